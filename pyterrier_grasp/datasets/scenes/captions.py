@@ -8,6 +8,7 @@ from pyterrier_grasp.datasets.scenes.scene import Caption, Scene, SceneObject, T
 from pyterrier_grasp.datasets.scenes.vocabulary import (
     COLOURS,
     GROUND_NOUNS,
+    NEVER_NOUNS,
     NUMBERS,
     OBJECT_NOUNS,
     OUTLINED,
@@ -31,7 +32,7 @@ _RELATION_TEMPLATES = (
 )
 _PREPOSITION_TEMPLATES = ("{rel} {b} is {a}", "{rel} {b} there is {a}", "{b} with {a} {rel} it", "{b} has {a} {rel} it")
 _BOTH_TEMPLATES = ("{open}{a} and {b}", "{open}{a} as well as {b}", "{a} appears together with {b}", "{open}{a}, {b}")
-_GROUND_TEMPLATES = ("{open}{a} against {g}", "{g} behind which nothing hides, with {a}", "{open}{a}, with {g}")
+_GROUND_TEMPLATES = ("{open}{a} against {g}", "against {g} there is {a}", "{open}{a}, with {g}")
 _COUNT_TEMPLATES = ("{n} {k}s, one of them {a}", "{open}{n} {k}s including {a}", "among {n} {k}s is {a}")
 
 
@@ -42,7 +43,7 @@ class _Phrase(NamedTuple):
 
 
 def _article(words: str) -> str:
-    return f"an {words}" if words[0] in "aeiou" and not words.startswith("one") else f"a {words}"
+    return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
 def _describe(rng: Random, item: SceneObject, fullness: float) -> _Phrase:
@@ -58,12 +59,10 @@ def _describe(rng: Random, item: SceneObject, fullness: float) -> _Phrase:
     if not adjectives or rng.random() < fullness:
         adjectives.append(pick(rng, COLOURS[item.colour]))
     triplets: list[Triplet] = [(noun, "is", adjective) for adjective in adjectives]
-    if len(adjectives) > 1 and rng.random() < 0.25:
+    text = _article(" ".join([*adjectives, noun]))
+    names_colour = adjectives[-1] in COLOURS[item.colour] and adjectives[-1] not in NEVER_NOUNS
+    if len(adjectives) > 1 and names_colour and rng.random() < 0.25:
         text = f"{_article(' '.join([*adjectives[:-1], noun]))} in {adjectives[-1]}"
-        if adjectives[-1] not in COLOURS[item.colour]:
-            text = _article(" ".join([*adjectives, noun]))
-    else:
-        text = _article(" ".join([*adjectives, noun]))
     return _Phrase(text, noun, triplets)
 
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 from random import Random
 from typing import TypeVar
 
+import numpy as np
+
 from pyterrier_grasp.datasets.scenes.masks import shape_mask
 from pyterrier_grasp.datasets.scenes.scene import CANVAS, Scene, SceneObject
 from pyterrier_grasp.datasets.scenes.vocabulary import (
@@ -76,8 +78,10 @@ def _distinct(rng: Random, items: list[SceneObject], ground: str) -> list[SceneO
 
 def hidden_share(back: SceneObject, front: SceneObject) -> float:
     """Share of the pixels of ``back`` that ``front`` covers."""
-    a, b = shape_mask(back.shape, back.r), shape_mask(front.shape, front.r)
-    dx, dy = (front.x - front.r) - (back.x - back.r), (front.y - front.r) - (back.y - back.r)
+    a: np.ndarray = shape_mask(back.shape, back.r)
+    b: np.ndarray = shape_mask(front.shape, front.r)
+    dx: int = (front.x - front.r) - (back.x - back.r)
+    dy: int = (front.y - front.r) - (back.y - back.r)
     left, top = max(0, dx), max(0, dy)
     right, bottom = min(a.shape[1], dx + b.shape[1]), min(a.shape[0], dy + b.shape[0])
     if right <= left or bottom <= top:
@@ -109,8 +113,8 @@ def _on(rng: Random, pair: list[SceneObject], ground: str) -> list[SceneObject]:
         top = replace(top, size="medium")
     support, top = (replace(item, r=between(rng, *_RADII[item.size])) for item in (support, top))
     top = _other_colour(rng, top, support, ground)
-    roof = int(shape_mask(support.shape, support.r).any(axis=1).argmax()) - support.r
-    foot = top.r - int(shape_mask(top.shape, top.r).any(axis=1)[::-1].argmax())
+    roof = int(np.flatnonzero(shape_mask(support.shape, support.r).any(axis=1))[0]) - support.r
+    foot = int(np.flatnonzero(shape_mask(top.shape, top.r).any(axis=1))[-1]) + 1 - top.r
     return [support, replace(top, x=between(rng, -2, 2), y=roof - foot)]
 
 

@@ -34,6 +34,9 @@ COLOURS: dict[str, tuple[str, ...]] = {
     "grey": ("grey", "silver"),
 }
 
+NEVER_NOUNS = ("dark", "rosy", "golden")
+"""Colour words that cannot follow "in"."""
+
 RGB: dict[str, tuple[int, int, int]] = {
     "red": (208, 28, 36),
     "orange": (244, 132, 20),
