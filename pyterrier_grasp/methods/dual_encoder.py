@@ -1,0 +1,105 @@
+"""The trainable part of every method: projections, temperature and, where there is one, a sparse head."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pyterrier_grasp.backbones import Backbone, TokenStates
+from pyterrier_grasp.methods.concept_head import ConceptHead
+
+MODALITIES = ("text", "image")
+
+
+class Encoded(NamedTuple):
+    """One modality of a batch.
+
+    Attributes:
+        dense: L2-normalised pooled vectors, float ``[B, d]``.
+        raw: Max-pooled concept scores before the activation, float ``[B, |C|]``; None without a head.
+        grounding_raw: The same values for the grounding loss, cut off from the projections where
+            ``detach_grounding`` is set; None without a head.
+    """
+
+    dense: Tensor
+    raw: Tensor | None = None
+    grounding_raw: Tensor | None = None
+
+
+class DualEncoder(nn.Module):
+    """Projections ``D -> d`` of frozen token states, pooled (dense) and max-pooled through a head (sparse).
+
+    Args:
+        backbone: Gives the initial projections, pooling and temperature.
+        heads: ``{"shared": head}``, ``{"text": head, "image": head}`` or None.
+        token_source: What the head reads: ``projected`` (d) or ``hidden`` (D) states.
+        normalise_tokens: L2-normalise each position before the head.
+        exclude_special: Leave CLS, SEP and their like out of the maximum, where other positions remain.
+        detach_grounding: Compute ``grounding_raw`` from detached states.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        heads: dict[str, ConceptHead] | None = None,
+        *,
+        token_source: str = "projected",
+        normalise_tokens: bool = False,
+        exclude_special: bool = False,
+        detach_grounding: bool = False,
+    ) -> None:
+        super().__init__()
+        self.projections = nn.ModuleDict({"text": backbone.text_projection(), "image": backbone.image_projection()})
+        self.heads = nn.ModuleDict(heads or {})
+        self.temperature = nn.Parameter(torch.tensor(float(backbone.temperature)))
+        self.pooling = {"text": backbone.text_pool, "image": backbone.image_pool}
+        self.token_source = token_source
+        self.normalise_tokens = normalise_tokens
+        self.exclude_special = exclude_special
+        self.detach_grounding = detach_grounding
+
+    def tau(self) -> Tensor:
+        """The temperature clamped to [0.001, 0.5] as ALBEF, BLIP (LAVIS) and SDLBT do, scalar tensor."""
+        return self.temperature.clamp(0.001, 0.5)
+
+    def encode(self, tokens: TokenStates, modality: str, *, sparse: bool = True) -> Encoded:
+        """Encode one modality.
+
+        Args:
+            tokens: Token states ``[B, L, D]`` with masks, on the module's device.
+            modality: ``text`` or ``image``.
+            sparse: False skips the head.
+        """
+        projection = self.projections[modality]
+        sparse = sparse and len(self.heads) > 0
+        if sparse and self.token_source == "projected":
+            projected = projection(tokens.states)
+            dense = self._pool(projected, tokens.mask, modality)
+            states = projected
+        else:
+            # The projection is affine and pooling an average, so pooling first gives the same vector for less work.
+            dense = projection(self._pool(tokens.states, tokens.mask, modality))
+            states = tokens.states
+        dense = F.normalize(dense, dim=1)
+        if not sparse:
+            return Encoded(dense)
+        head = self.heads["shared" if "shared" in self.heads else modality]
+        positions = self._positions(tokens)
+        if self.normalise_tokens:
+            states = F.normalize(states, dim=2)
+        raw = head(states, positions)
+        cut = self.detach_grounding and self.training and states.requires_grad
+        return Encoded(dense, raw, head(states.detach(), positions) if cut else raw)
+
+    def _pool(self, states: Tensor, mask: Tensor, modality: str) -> Tensor:
+        if self.pooling[modality] == "cls":
+            return states[:, 0]
+        weight = mask.unsqueeze(2).to(states.dtype)
+        return (states * weight).sum(1) / weight.sum(1).clamp_min(1.0)
+
+    def _positions(self, tokens: TokenStates) -> Tensor:
+        if not self.exclude_special:
+            return tokens.mask
+        content = tokens.mask & ~tokens.special
+        return torch.where(content.any(1, keepdim=True), content, tokens.mask)

@@ -1,0 +1,99 @@
+"""Validation during training: D, S and D+S of a split, ranked as trec_eval ranks."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pyterrier_grasp.methods import DualEncoder, Method
+from pyterrier_grasp.training.pairs import Pairs
+
+W_GRID = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
+PAPER_W = 0.1
+
+
+class Validation:
+    """Scores every query of a split against every image of it.
+
+    Args:
+        pairs: The split.
+        method: Turns raw concept scores into vectors.
+        tune_w: Also choose ``w`` from ``W_GRID`` (which has no 0) by R@1.
+        batch_size: Inputs a pass.
+    """
+
+    def __init__(self, pairs: Pairs, method: Method, *, tune_w: bool = False, batch_size: int = 256) -> None:
+        self.pairs = pairs
+        self.method = method
+        self.tune_w = tune_w
+        self.batch_size = batch_size
+        # trec_eval breaks ties by docno, descending: with images in that order, an earlier column wins a tie.
+        self.order = np.argsort(np.asarray(pairs.docnos, dtype=object))[::-1].copy()
+        column = np.empty(len(self.order), dtype=np.int64)
+        column[self.order] = np.arange(len(self.order))
+        self.relevant = column[pairs.image_index]
+
+    @torch.no_grad()
+    def __call__(self, encoder: DualEncoder) -> dict[str, float]:
+        """Metrics by name: ``D_R@1``, ``S_R@1``, ``D+S_R@1`` (w = 0.1), ``D+S_w_R@1`` and ``w`` (``tune_w``), ...
+
+        Also ``text_active`` and ``image_active``, the shares of non-zero sparse dimensions, in [0, 1].
+        """
+        training = encoder.training
+        encoder.eval()
+        try:
+            text_dense, text_sparse = self._encode(encoder, "text", self.pairs.texts, self.pairs.text_rows)
+            image_rows = self.pairs.image_rows[self.order]
+            image_dense, image_sparse = self._encode(encoder, "image", self.pairs.images, image_rows)
+        finally:
+            encoder.train(training)
+        dense = text_dense @ image_dense.T
+        metrics = self._measures("D", dense)
+        if text_sparse is None or image_sparse is None:
+            return metrics
+        sparse = text_sparse @ image_sparse.T
+        metrics |= self._measures("S", sparse, retrieved=sparse > 0)
+        metrics |= self._measures("D+S", dense + PAPER_W * sparse)
+        if self.tune_w:
+            scored = [(self._measures("D+S_w", dense + w * sparse), w) for w in W_GRID]
+            best, w = max(scored, key=lambda pair: (pair[0]["D+S_w_R@1"], pair[0]["D+S_w_RR@10"], -pair[1]))
+            metrics |= best | {"w": w}
+        metrics["text_active"] = float((text_sparse > 0).float().mean())
+        metrics["image_active"] = float((image_sparse > 0).float().mean())
+        return metrics
+
+    def _encode(self, encoder: DualEncoder, modality: str, store: Any, rows: np.ndarray) -> tuple[Tensor, Any]:
+        dense, sparse = [], []
+        device = encoder.temperature.device
+        for start in range(0, len(rows), self.batch_size):
+            tokens = store.batch(rows[start : start + self.batch_size]).to(device)
+            encoded = encoder.encode(tokens, modality)
+            dense.append(encoded.dense.float())
+            if encoded.raw is not None:
+                sparse.append(self.method.sparse_vectors(encoded.raw).float())
+        return torch.cat(dense), torch.cat(sparse) if sparse else None
+
+    def _measures(self, name: str, scores: Tensor, retrieved: Tensor | None = None) -> dict[str, float]:
+        """R@1, R@5 and RR@10 of ``scores`` ``[n_texts, n_images]``, averaged over queries."""
+        n_queries, n_images = scores.shape
+        queries, columns = self.pairs.text_index, self.relevant
+        ranks = np.empty(len(columns), dtype=np.int64)
+        earlier = torch.arange(n_images, device=scores.device).unsqueeze(0)
+        for start in range(0, len(columns), 1024):
+            part = slice(start, start + 1024)
+            rows = scores[torch.from_numpy(queries[part]).to(scores.device)]
+            column = torch.from_numpy(columns[part]).to(scores.device).unsqueeze(1)
+            own = rows.gather(1, column)
+            above = (rows > own) | ((rows == own) & (earlier < column))
+            ranks[part] = above.sum(1).cpu().numpy()
+            if retrieved is not None:
+                own_retrieved = retrieved[torch.from_numpy(queries[part]), column.squeeze(1)].cpu().numpy()
+                ranks[part][~own_retrieved] = n_images
+        relevant = np.bincount(queries, minlength=n_queries)
+        best = np.full(n_queries, n_images)
+        np.minimum.at(best, queries, ranks)
+        measures = {f"{name}_R@{k}": float((np.bincount(queries, ranks < k, n_queries) / relevant).mean())
+                    for k in (1, 5)}  # fmt: skip
+        measures[f"{name}_RR@10"] = float(np.where(best < 10, 1 / (best + 1), 0).mean())
+        return measures
