@@ -1,0 +1,19 @@
+"""Frozen image and text encoders behind one protocol, and the cache of their token states."""
+
+from pyterrier_grasp.backbones.base import Backbone
+from pyterrier_grasp.backbones.blip import BlipBackbone
+from pyterrier_grasp.backbones.cache import TokenStateCache
+from pyterrier_grasp.backbones.composed import ComposedBackbone
+from pyterrier_grasp.backbones.precomputed import StatesBackbone
+from pyterrier_grasp.backbones.states import TokenStates
+from pyterrier_grasp.backbones.store import StateStore
+
+__all__ = [
+    "Backbone",
+    "BlipBackbone",
+    "ComposedBackbone",
+    "StateStore",
+    "StatesBackbone",
+    "TokenStateCache",
+    "TokenStates",
+]

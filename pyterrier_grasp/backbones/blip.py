@@ -1,0 +1,142 @@
+"""BLIP retrieval models of the transformers library, corrected to give the numbers of the original."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BlipConfig, BlipForImageTextRetrieval
+from typing_extensions import Self
+
+from pyterrier_grasp.backbones import pretrained
+from pyterrier_grasp.backbones.base import Backbone, ImageSource
+from pyterrier_grasp.backbones.captions import blip_caption
+from pyterrier_grasp.backbones.hashing import digest
+from pyterrier_grasp.backbones.images import CLIP_MEAN, CLIP_STD, Preprocess
+from pyterrier_grasp.backbones.projections import copy_linear
+from pyterrier_grasp.backbones.states import TokenStates
+from pyterrier_grasp.backbones.towers import ImageTower, TextTower
+
+VISION_EPS = 1e-6
+
+
+class BlipBackbone(Backbone):
+    """The two towers of a ``BlipForImageTextRetrieval`` and its projections.
+
+    Differs from a plain load in the places where the library departs from the original (Li et al., 2022): the
+    vision layer norms use eps 1e-6, captions are cleaned and cut to 35 tokens, images are squashed with Pillow's
+    bicubic filter, text goes through self-attention only, and the states are ``last_hidden_state``, for the pooled
+    output of the vision model passes its last layer norm twice.
+
+    Args:
+        source: hub id or folder, such as "Salesforce/blip-itm-base-flickr".
+        max_length: tokens of a caption, special ones included.
+        max_words: words of a cleaned caption.
+        text_heads: attention heads of the text encoder, for a folder whose config is wrong or does not say it.
+        device: where to compute.
+
+    Raises:
+        FileNotFoundError: if the folder or hub id is not there.
+        ValueError: if it is no BLIP retrieval model, or its number of text heads cannot be right.
+    """
+
+    kind = "blip"
+
+    def __init__(
+        self,
+        source: str | Path,
+        *,
+        max_length: int = 35,
+        max_words: int = 50,
+        text_heads: int | None = None,
+        device: torch.device | str | None = None,
+    ) -> None:
+        name = pretrained.resolve(source)
+        raw = pretrained.config_dict(name)
+        if raw.get("model_type") != "blip":
+            raise ValueError(f"{name} is of type {raw.get('model_type')!r}, not a BLIP retrieval model")
+        if max_words < 1:
+            raise ValueError(f"max_words must be at least 1, not {max_words}")
+        config: Any = BlipConfig.from_dict(raw)
+        config.vision_config.layer_norm_eps = VISION_EPS
+        config.text_config.num_attention_heads = _text_heads(name, raw, config, text_heads)
+        # without this the cross-attention of the matching head would be loaded, which no dense vector uses
+        config.text_config.is_decoder = False
+        model: Any = pretrained.model(name, BlipForImageTextRetrieval, config=config)
+        size = config.vision_config.image_size
+        self._image = ImageTower(model.vision_model, Preprocess((size, size), mean=CLIP_MEAN, std=CLIP_STD))
+        clean = partial(blip_caption, max_words=max_words)
+        self._text = TextTower(model.text_encoder, pretrained.tokenizer(name), max_length, clean)
+        self._projections = (model.text_proj.cpu(), model.vision_proj.cpu())
+        self._options = {"max_length": max_length, "max_words": max_words, "text_heads": text_heads}
+        super().__init__(
+            source=name,
+            text_dim=self._text.dim,
+            image_dim=self._image.dim,
+            embed_dim=model.text_proj.out_features,
+            text_pool="cls",
+            image_pool="cls",
+            temperature=0.07,
+            device=device,
+        )
+
+    def spec(self) -> dict[str, Any]:
+        return {"kind": self.kind, "source": self.source, **self._options}
+
+    def encode_text(self, texts: Sequence[str]) -> TokenStates:
+        return self._text.encode(texts)
+
+    def encode_images(self, images: Sequence[ImageSource]) -> TokenStates:
+        return self._image.encode(images)
+
+    def text_projection(self) -> nn.Linear:
+        return copy_linear(self._projections[0])
+
+    def image_projection(self) -> nn.Linear:
+        return copy_linear(self._projections[1])
+
+    def to(self, device: torch.device | str) -> Self:
+        self._image.model.to(device)
+        self._text.model.to(device)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        return self._text.device
+
+    def _compute_fingerprint(self) -> str:
+        return digest(
+            {
+                "kind": self.kind,
+                "image": self._image.fingerprint(),
+                "text": self._text.fingerprint(),
+                "max_words": self._options["max_words"],
+                "embed_dim": self.embed_dim,
+                "pools": [self.text_pool, self.image_pool],
+            }
+        )
+
+
+def _text_heads(name: str, raw: dict[str, Any], config: Any, asked: int | None) -> int:
+    """Returns the number of text attention heads, after making sure that it is not the library's wrong default.
+
+    Released models have 12 heads at width 768. The library assumes 8 where a config does not say it, which loads
+    without a complaint and retrieves badly.
+    """
+    if asked is not None:
+        return asked
+    heads, width = config.text_config.num_attention_heads, config.text_config.hidden_size
+    if width == 768 and heads != 12:
+        raise ValueError(
+            f"the config of {name} leads to {heads} text attention heads; BLIP has 12 at width 768, and {heads} give "
+            'much worse vectors. Write "num_attention_heads": 12 under text_config in config.json, or load it '
+            "with text_heads=12"
+        )
+    if "num_attention_heads" not in (raw.get("text_config") or {}):
+        raise ValueError(
+            f"the config of {name} does not say num_attention_heads under text_config, and the library's default "
+            f"of {heads} is wrong for released models: load it with text_heads=<number>"
+        )
+    return heads
