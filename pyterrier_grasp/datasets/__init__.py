@@ -17,7 +17,7 @@ _registered = False
 
 
 def register() -> None:
-    """Make the catalogue known to ir_datasets; no dataset is built before it is asked for. Repeating it does nothing."""
+    """Make the catalogue known to ir_datasets; no dataset is built before it is asked for. Idempotent."""
     import ir_datasets
 
     global _registered
