@@ -53,6 +53,9 @@ def annotations(top: str, name: str) -> Path:
     if archive is None:
         try:
             archive = Path(download.path())
+            if not zipfile.is_zipfile(archive):  # there is no checksum, and a "404 not found" page arrives as a file
+                archive.unlink()
+                raise ValueError("the server sent something else than the archive")
         except Exception as error:  # requests, OS and checksum errors alike: the way out is the same
             raise FileNotFoundError(
                 f"the captions of {top} could not be downloaded ({error}). Put {name}, or Karpathy's "
