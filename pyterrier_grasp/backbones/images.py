@@ -61,9 +61,9 @@ def _to_rgb(image: Image.Image, name: str) -> Image.Image:
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:
     """Scales greyscale of 16 or 32 bits; Pillow's own conversion would clip everything above 255 to white."""
-    values: np.ndarray = np.asarray(image).astype(np.float64)
-    if image.mode.startswith("I;16") or values.max(initial=0) > 255:
-        values /= 257
+    values = np.asarray(image, dtype=np.float32)
+    factor = 257 if image.mode.startswith("I;16") or values.max(initial=0) > 255 else 1
+    values = values / np.float32(factor)
     return Image.fromarray(values.clip(0, 255).round().astype(np.uint8), mode="L")
 
 
@@ -105,7 +105,8 @@ class Preprocess:
             left, top = (image.width - width) // 2, (image.height - height) // 2
             image = image.crop((left, top, left + width, top + height))
         pixels = np.asarray(image, dtype=np.float32) * np.float32(self.scale)
-        pixels = (pixels - np.asarray(self.mean, np.float32)) / np.asarray(self.std, np.float32)
+        pixels -= np.asarray(self.mean, np.float32)
+        pixels /= np.asarray(self.std, np.float32)
         return np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
     def settings(self) -> dict[str, Any]:

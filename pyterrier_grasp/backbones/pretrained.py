@@ -40,7 +40,7 @@ def _call(load: Callable[[], T], source: str, what: str) -> T:
     """Runs ``load``, and turns what the library raises for a missing source into an error that names it."""
     try:
         return load()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         if Path(source).is_dir():
             raise ValueError(f"cannot load {what} from the folder {source}: {error}") from error
         offline = " (HF_HUB_OFFLINE is set, so only the local cache was searched)" if constants.HF_HUB_OFFLINE else ""
@@ -85,7 +85,7 @@ def model(source: str | Path, loader: Any = AutoModel, **options: Any) -> nn.Mod
     """
     name = resolve(source)
     # Initialising weights that no file fills draws random numbers; the caller's seed must not notice.
-    with torch.random.fork_rng(devices=[]), _no_progress_bar():
+    with torch.random.fork_rng(devices=[]), _quiet():
         found, info = _call(
             lambda: loader.from_pretrained(name, dtype=torch.float32, output_loading_info=True, **options),
             name,
@@ -101,13 +101,15 @@ def model(source: str | Path, loader: Any = AutoModel, **options: Any) -> nn.Mod
 
 
 @contextmanager
-def _no_progress_bar() -> Iterator[None]:
-    """Hides the library's bar over single weights, which takes no `verbose`."""
-    shown = logging.is_progress_bar_enabled()
+def _quiet() -> Iterator[None]:
+    """Hides the library's bar over single weights and its list of unread ones; missing ones are checked for here."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
 

@@ -99,7 +99,15 @@ class StateStore:
         return TokenStates(padded, torch.from_numpy(mask), torch.from_numpy(special))
 
     def __getstate__(self) -> dict[str, Any]:
-        raise TypeError(
-            "a StateStore is not pickled, because that would copy every state: "
-            "open it again from its cache in the other process"
-        )
+        state = dict(self.__dict__)
+        if isinstance(self._states, np.memmap):
+            # a memory map would be pickled with all its content; the other process opens the file again
+            array = self._states
+            state["_states"] = (str(array.filename), array.dtype, array.offset, array.shape)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["_states"], tuple):
+            file, dtype, offset, shape = state["_states"]
+            state = {**state, "_states": np.memmap(file, dtype, mode="r", offset=offset, shape=shape)}
+        self.__dict__.update(state)
