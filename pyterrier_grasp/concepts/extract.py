@@ -125,12 +125,18 @@ class TripletFile:
 
     def _check_grouping(self, wanted: list[CaptionText], imgids: dict[str, str | None]) -> None:
         """Running numbers of two datasets overlap, so that a wrong file could join without a sign."""
-        docno_of: dict[str, str] = {}
-        once = {caption.qid: caption.docno for caption in reversed(wanted)}
-        for qid, docno in once.items():
+        images_of: dict[str, set[str]] = {}
+        for caption in wanted:
+            images_of.setdefault(caption.qid, set()).add(caption.docno)
+        common: dict[str, set[str]] = {}
+        for qid, images in images_of.items():
             imgid = imgids.get(qid)
-            if imgid is not None and docno_of.setdefault(imgid, docno) != docno:
+            if imgid is None:
+                continue
+            before = common.setdefault(imgid, images)
+            common[imgid] = before & images
+            if not common[imgid]:
                 raise ValueError(
-                    f"{self.path} does not belong to this dataset: it gives the imgid {imgid!r} to captions of the two "
-                    f"images {docno_of[imgid]!r} and {docno!r}"
+                    f"{self.path} does not belong to this dataset: it gives the imgid {imgid!r} to captions of the "
+                    f"different images {min(before)!r} and {min(images)!r}"
                 )
