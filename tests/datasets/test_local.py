@@ -52,6 +52,7 @@ def test_documents_slice_and_look_up(karpathy, content, fresh_id):
     assert dataset.docs_iter()[-1].doc_id == names[-1]
     partly_read = dataset.docs_iter()
     next(partly_read)
+    assert [d.doc_id for d in partly_read[:2]] == names[:2]  # a slice counts from the start, as in ir_datasets
     assert [d.doc_id for d in partly_read] == names[1:]
     store = dataset.docs_store()
     assert store.get("photo3").path == str(images / "photo3.jpg")
