@@ -22,6 +22,7 @@ def home(tmp_path, monkeypatch):
     """An empty $IR_DATASETS_HOME, and no annotations remembered from other tests."""
     monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("IR_DATASETS_DL_TRIES", "1")
+    monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.setattr(catalog, "_READERS", {})
     return tmp_path / "home"
 
