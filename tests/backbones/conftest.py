@@ -3,6 +3,9 @@
 import json
 import os
 
+# read when the hub's library is imported, so it must come first
+os.environ["HF_HUB_OFFLINE"] = "1"
+
 import pytest
 import torch
 from PIL import Image
@@ -19,8 +22,6 @@ from transformers import (
     ViTConfig,
     ViTModel,
 )
-
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 WORDS = "a man woman dog cat in on the red blue shirt runs sits two of with grass beach word and near jumping".split()
 VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,'!?-", *WORDS[1:]]
