@@ -47,7 +47,7 @@ def open_image(source: str | Path | Image.Image) -> Image.Image:
 
 def _to_rgb(image: Image.Image, name: str) -> Image.Image:
     try:
-        image = ImageOps.exif_transpose(image)
+        image = _upright(image)
         if image.mode.startswith("I") or image.mode == "F":
             image = _to_eight_bits(image)
         if image.mode in _TRANSPARENT or "transparency" in image.info:
@@ -57,6 +57,14 @@ def _to_rgb(image: Image.Image, name: str) -> Image.Image:
         return image.convert("RGB")
     except (OSError, ValueError, SyntaxError, EOFError) as error:
         raise ValueError(f"cannot turn {name} into an RGB image: {error}") from error
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """Turns a photo as its EXIF data says; a photo whose EXIF data is damaged is taken as it lies."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, KeyError, ZeroDivisionError, struct.error):
+        return image
 
 
 def _to_eight_bits(image: Image.Image) -> Image.Image:

@@ -178,6 +178,8 @@ def _read_states(folder: Path) -> tuple[np.ndarray, list[str]]:
         raise ValueError(
             f"{folder / 'states.npy'} must be float16 or float32 [n, L, D], found {array.dtype} {list(array.shape)}"
         )
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{folder / 'states.npy'} is in Fortran order: save it again with np.ascontiguousarray")
     names = (folder / "ids.txt").read_text(encoding="utf-8").splitlines()
     if len(names) != len(array):
         raise ValueError(f"{folder}: ids.txt has {len(names)} lines, but states.npy has {len(array)} rows")

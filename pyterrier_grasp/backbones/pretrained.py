@@ -15,8 +15,8 @@ from transformers.utils import logging
 
 T = TypeVar("T")
 
-# The towers' pooled outputs are never read, so the weights behind them are neither needed nor part of an identity.
-UNUSED = ("pooler.",)
+# Weights behind pooled outputs and masked patches are never read, so they are neither needed nor part of an identity.
+UNUSED = ("pooler.", "mask_token")
 
 
 def resolve(source: str | Path) -> str:

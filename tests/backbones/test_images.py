@@ -78,6 +78,14 @@ def test_exif_orientation_is_applied(tmp_path):
     assert open_image(tmp_path / "turned.jpg").size == (10, 40)
 
 
+@pytest.mark.parametrize(
+    "data", [b"Exif\x00\x00garbage", b"Exif\x00\x00MM\x00*\xff\xff\xff\xff", b"Exif\x00\x00II*\x00\x08"]
+)
+def test_damaged_exif_does_not_matter(tmp_path, data):
+    Image.new("RGB", (40, 10), RED).save(tmp_path / "odd.jpg", exif=data)
+    assert open_image(tmp_path / "odd.jpg").size == (40, 10)
+
+
 def test_sixteen_bit_grey_is_scaled_not_clipped(tmp_path):
     values = np.array([[0, 128 * 257], [65535, 1000]], np.uint16)
     Image.fromarray(values).save(tmp_path / "deep.png")

@@ -1,4 +1,5 @@
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -108,6 +109,18 @@ def test_arrays_that_do_not_fit(folder, encoders):
     np.save(folder / "states.npy", np.zeros((3, 4), np.float16))
     with pytest.raises(ValueError, match="must be float16 or float32"):
         load(folder, encoders)
+
+
+def test_fortran_order_is_refused(folder, encoders):
+    np.save(folder / "states.npy", np.asfortranarray(np.load(folder / "states.npy")))
+    with pytest.raises(ValueError, match="Fortran order"):
+        load(folder, encoders)
+
+
+def test_store_is_pickled_by_its_file(folder, encoders):
+    store = load(folder, encoders).image_store
+    again = pickle.loads(pickle.dumps(store))
+    assert torch.equal(again.batch([2, 1]).states, store.batch([2, 1]).states)
 
 
 def test_cls_pool_marks_the_first_state(folder, encoders):
