@@ -26,7 +26,7 @@ FAMILY = 4
 """Number of scenes that share a base."""
 
 _MUTATION = 0.5
-_RADII = {"small": (8, 9), "medium": (11, 13), "large": (15, 17)}
+_RADII = {"small": (9, 10), "medium": (12, 14), "large": (16, 18)}
 _MARGIN = 2
 _T = TypeVar("_T")
 Placed = tuple[int, str, int]
@@ -100,8 +100,8 @@ def _inside(rng: Random, pair: list[SceneObject], ground: str) -> list[SceneObje
     outer, inner = pair
     if outer.shape not in CONTAINERS:
         outer = replace(outer, shape=pick(rng, CONTAINERS))
-    outer = replace(outer, size="large", r=between(rng, 19, 21))
-    inner = _other_colour(rng, replace(inner, size="small", r=between(rng, 7, 8)), outer, ground)
+    outer = replace(outer, size="large", r=between(rng, 21, 22))
+    inner = _other_colour(rng, replace(inner, size="small", r=between(rng, 8, 9)), outer, ground)
     return [outer, replace(inner, x=between(rng, -1, 1), y=between(rng, -1, 1))]
 
 

@@ -33,11 +33,6 @@ def _heart() -> _Points:
     )
 
 
-def _drop() -> _Points:
-    steps = [2 * math.pi * k / 48 for k in range(48)]
-    return _points(*((0.98 * math.sin(t) * math.sin(t / 2) ** 1.5, -math.cos(t)) for t in steps))
-
-
 POLYGONS: dict[str, _Points] = {
     "square": _points((-0.88, -0.88), (0.88, -0.88), (0.88, 0.88), (-0.88, 0.88)),
     "triangle": _points((0, -0.95), (1, 0.9), (-1, 0.9)),
@@ -51,7 +46,6 @@ POLYGONS: dict[str, _Points] = {
     "diamond": _points((0, -1), (1, 0), (0, 1), (-1, 0)),
     "arrow": _points((-1, -0.3), (0.1, -0.3), (0.1, -0.85), (1, 0), (0.1, 0.85), (0.1, 0.3), (-1, 0.3)),
     "rectangle": _points((-1, -0.48), (1, -0.48), (1, 0.48), (-1, 0.48)),
-    "drop": _drop(),
     "hourglass": _points((-0.85, -1), (0.85, -1), (0.2, 0), (0.85, 1), (-0.85, 1), (-0.2, 0)),
 }  # fmt: skip
 

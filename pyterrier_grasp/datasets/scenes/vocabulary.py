@@ -15,7 +15,6 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "ring": ("ring", "hoop", "donut"),
     "arrow": ("arrow", "pointer"),
     "rectangle": ("rectangle", "bar", "plank"),
-    "drop": ("drop", "teardrop"),
     "hourglass": ("hourglass", "bowtie"),
 }
 
