@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, AutoTokenizer, BertModel, CLIPConfig, CLIPModel, ViTModel
 
-from pyterrier_grasp.backbones import Backbone, ComposedBackbone
+from pyterrier_grasp.backbones import Backbone, ComposedBackbone, base
 
 CAPTIONS = ["a man runs on the beach", "a dog", ""]
 
@@ -283,3 +284,14 @@ def test_pooled_states(vit):
     torch.testing.assert_close(found.pooled("mean")[1], found.states[1, found.mask[1]].mean(0))
     with pytest.raises(ValueError, match="pool"):
         found.pooled("max")
+
+
+def test_the_shipped_backbone(photos):
+    folder = Path(base.__file__).parent / "scenes"
+    if not folder.is_dir():
+        pytest.skip("the backbone folder 'scenes' is not in this checkout")
+    backbone = Backbone.load("scenes", device="cpu")
+    assert backbone.source == "scenes" and backbone.spec() == {"kind": "composed", "folder": "scenes"}
+    assert backbone.encode_images(photos).states.shape[::2] == (6, backbone.image_dim)
+    assert backbone.encode_text(CAPTIONS).states.isfinite().all()
+    assert sum(file.stat().st_size for file in folder.rglob("*")) < 4e6
