@@ -42,7 +42,7 @@ class GraspIndexer(pt.Indexer):
             raise ValueError(f"mode must be 'create' or 'overwrite', got {mode!r}")
         if shard_size < 1:
             raise ValueError(f"shard_size must be at least 1, got {shard_size}")
-        self.index_ = index
+        self._index = index
         self.mode = mode
         self.shard_size = shard_size
         self.verbose = verbose
@@ -72,7 +72,7 @@ class GraspIndexer(pt.Indexer):
         """
         if kwargs:
             raise TypeError(f"index() got unknown arguments {sorted(kwargs)}")
-        target = self.index_
+        target = self._index
         folder = Path(str(target.path))
         docs = builtins.iter(iter)
         if self.mode == "overwrite":
@@ -97,4 +97,4 @@ class GraspIndexer(pt.Indexer):
         return target
 
     def __repr__(self) -> str:
-        return f"{self.index_!r}.indexer(mode={self.mode!r})"
+        return f"{self._index!r}.indexer(mode={self.mode!r})"
