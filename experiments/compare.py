@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyterrier as pt
+import torch
 from ir_measures import RR, R
 from sklearn.metrics import average_precision_score
 
 import pyterrier_grasp as ptg
 from experiments.report import Report
+from pyterrier_grasp.backbones import StateStore
 from pyterrier_grasp.training import learning_rate_grid
 from pyterrier_grasp.training.pairs import make_pairs
 
@@ -104,10 +106,12 @@ def compare(dense: ptg.GraspModel, grasp: ptg.GraspModel, test: Any, report: Rep
         f"D+S w={w:g}": encode_all >> index.fused(w=w, num_results=100),
     }
     report.step(f"pt.Experiment: {len(test.get_topics())} queries, w = {w:g} chosen on validation")
-    arguments: dict[str, Any] = {"eval_metrics": MEASURES, "names": list(systems), "correction": "holm", "verbose": False}
-    results = [system(test.get_topics()) for system in systems.values()]
-    table = pt.Experiment(results, test.get_topics(), test.get_qrels(), baseline=0, **arguments)
-    against_d = pt.Experiment(results, test.get_topics(), test.get_qrels(), baseline=1, **arguments)
+    topics, qrels = test.get_topics(), test.get_qrels()
+    results = [system(topics) for system in systems.values()]
+    table, against_d = (
+        pt.Experiment(results, topics, qrels, MEASURES, names=list(systems), baseline=baseline, correction="holm")
+        for baseline in (0, 1)
+    )
     table["R@1 p-value v. D"] = against_d["R@1 p-value"]
     report.add("w", w)
     report.add("test", table)
@@ -158,12 +162,17 @@ def grounding(
     ):
         position = {identifier: row for row, identifier in enumerate(known)}
         truth = labels[[position[identifier] for identifier in ids]].toarray() > 0
-        raw = [model.encoder.encode(store.batch(rows[at : at + 256]).to(model.device), modality).raw.detach().cpu().numpy()
-               for at in range(0, len(rows), 256)]  # fmt: skip
-        scores = np.concatenate(raw)
+        scores = _raw_scores(model, store, rows, modality)
         by_df = np.broadcast_to(model.space.df.astype(float), truth.shape)
         figures[f"{modality}_ap"] = float(average_precision_score(truth.ravel(), scores.ravel()))
         figures[f"{modality}_ap_by_df"] = float(average_precision_score(truth.ravel(), by_df.ravel()))
         figures[f"{modality}_active"] = float((scores > 0).mean())
     report.add("grounding", figures)
     return figures
+
+
+@torch.no_grad()
+def _raw_scores(model: ptg.GraspModel, store: StateStore, rows: np.ndarray, modality: str) -> np.ndarray:
+    """Concept scores before the activation, float ``[n, |C|]``."""
+    batches = (store.batch(rows[start : start + 256]).to(model.device) for start in range(0, len(rows), 256))
+    return np.concatenate([model.encoder.encode(batch, modality).raw.cpu().numpy() for batch in batches])

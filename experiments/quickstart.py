@@ -47,20 +47,17 @@ def main() -> None:
     report.step("grounding: micro average precision of the concept labels of scenes/val")
     figures = grounding(grasp, splits.val, extractor, ptg.TokenStateCache(cache_dir, backbone), report)
     for modality in ("text", "image"):
-        print(f"{modality:5}  AP {figures[f'{modality}_ap']:.3f}   by document frequency "
-              f"{figures[f'{modality}_ap_by_df']:.3f}   active {100 * figures[f'{modality}_active']:.1f} %")  # fmt: skip
+        ap, by_df, active = (figures[f"{modality}_{name}"] for name in ("ap", "ap_by_df", "active"))
+        print(f"{modality:5}  AP {ap:.3f}   by document frequency {by_df:.3f}   active {100 * active:.1f} %")
 
     table = compare(dense, grasp, splits.test, report)
     print(show(table))
 
     report.step("what one image and one query activate")
     doc, topic = next(iter(splits.test.get_corpus_iter(verbose=False))), splits.test.get_topics().iloc[0]
-    example = {
-        "image": dict(grasp.concepts(Path(doc["path"]))),
-        "query": dict(grasp.concepts(topic["query"])),
-    }
-    print(f"image {doc['docno']}: " + ", ".join(f"{name} {weight:.2f}" for name, weight in example["image"].items()))
-    print(f"query {topic['query']!r}: " + ", ".join(f"{name} {weight:.2f}" for name, weight in example["query"].items()))
+    example = {"image": grasp.concepts(Path(doc["path"])), "query": grasp.concepts(topic["query"])}
+    for title, concepts in zip((f"image {doc['docno']}", f"query {topic['query']!r}"), example.values(), strict=True):
+        print(f"{title}: " + ", ".join(f"{name} {weight:.2f}" for name, weight in concepts))
     report.add("example", example | {"docno": doc["docno"], "text": topic["query"]})
     report.step(f"done; everything is in {report.out}")
 

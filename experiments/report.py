@@ -24,7 +24,7 @@ def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
         name: Folder under ``runs/`` that ``--out`` defaults to.
     """
     made = argparse.ArgumentParser(description=(doc or "").split("\n\n")[0])
-    made.add_argument("--out", type=Path, default=Path("runs") / name, help="folder for all output (default: %(default)s)")
+    made.add_argument("--out", type=Path, default=Path("runs") / name, help="output folder (default: %(default)s)")
     made.add_argument("--seed", type=int, default=1, help="seed of everything random (default: %(default)s)")
     return made
 

@@ -61,7 +61,8 @@ class _Encoder(pt.Transformer):
                 raise ValueError(f"{self!r}: column {self._input!r} holds {value!r}, which is not a string")
         codes, distinct = pd.factorize(np.asarray(inputs, dtype=object))
         sparse_wanted = self._sparse is not None and self.model.has_concepts
-        vectors, toks = [], []
+        vectors: list[np.ndarray] = []
+        toks: list[dict[str, float]] = []
         starts = range(0, len(distinct), self.batch_size)
         for start in tqdm(starts, desc=str(self), unit="batch", disable=not self.verbose):
             dense, sparse = self._encode_batch(distinct[start : start + self.batch_size], sparse_wanted)

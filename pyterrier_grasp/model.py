@@ -2,9 +2,6 @@
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from pyterrier_grasp.backbones import Backbone, TokenStates
 from pyterrier_grasp.concepts import ConceptSpace
+from pyterrier_grasp.folders import whole_folder
 from pyterrier_grasp.methods import DualEncoder, Method, load_method
 
 if TYPE_CHECKING:
@@ -201,7 +199,6 @@ class GraspModel(pt.Artifact):
         path = Path(path)
         if path.exists() and not overwrite:
             raise FileExistsError(f"{path} exists; choose another folder or give overwrite=True")
-        path.parent.mkdir(parents=True, exist_ok=True)
         config = {
             "version": _FORMAT_VERSION,
             "backbone": self.backbone.spec(),
@@ -213,25 +210,20 @@ class GraspModel(pt.Artifact):
             "fingerprint": self.fingerprint,
         }
         meta = {"type": self.ARTIFACT_TYPE, "format": self.ARTIFACT_FORMAT, "package_hint": self.ARTIFACT_PACKAGE_HINT}
-        staging = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        try:
+        with whole_folder(path) as folder:
             state = {name: t.detach().cpu().contiguous() for name, t in self.encoder.state_dict().items()}
-            save_file(state, staging / "model.safetensors")
+            save_file(state, folder / "model.safetensors")
             if self.space is not None:
-                self.space.save(staging / "space")
-            (staging / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
-            (staging / "pt_meta.json").write_text(json.dumps(meta) + "\n", encoding="utf-8")
-            staging.chmod(0o755)
-            if path.exists():
-                shutil.rmtree(path)
-            os.replace(staging, path)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+                self.space.save(folder / "space")
+            (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+            (folder / "pt_meta.json").write_text(json.dumps(meta) + "\n", encoding="utf-8")
         self.path = path
         return self
 
     @classmethod
-    def load(cls, path: str | Path, *, backbone: Backbone | None = None, device: str | None = None) -> "GraspModel":
+    def load(  # type: ignore[override]
+        cls, path: str | Path, *, backbone: Backbone | None = None, device: str | None = None
+    ) -> "GraspModel":
         """Open a model folder.
 
         Args:
@@ -259,7 +251,7 @@ class GraspModel(pt.Artifact):
                 f"{backbone.fingerprint}; give the same weights and settings through backbone="
             )
         method = load_method(config["method"], config["options"])
-        space = ConceptSpace.load(path / "space") if method.needs_space else None
+        space = ConceptSpace(path / "space") if method.needs_space else None
         encoder = method.build(backbone, space, seed=0)
         encoder.load_state_dict(load_file(path / "model.safetensors"))
         model = cls(backbone, method, encoder, space, w=config["w"], metrics=config["metrics"], path=path)

@@ -2,9 +2,6 @@
 
 import inspect
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +20,7 @@ from pyterrier_grasp.backbones.images import Preprocess
 from pyterrier_grasp.backbones.projections import copy_linear, random_projections
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.towers import ImageTower, TextTower
+from pyterrier_grasp.folders import whole_folder
 
 DEFAULT_MAX_LENGTH = 64
 
@@ -142,14 +140,12 @@ class ComposedBackbone(Backbone):
             if (layer.in_features, layer.out_features) != (width, self.embed_dim) or layer.bias is None:
                 raise ValueError(f"the {name} projection must be Linear({width}, {self.embed_dim}) with bias: {layer}")
             projections[f"{name}.weight"], projections[f"{name}.bias"] = layer.weight.detach(), layer.bias.detach()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-        try:
-            _save_model(self._image.model, temporary / "image", half)
-            _write_json(temporary / "image" / "preprocessor_config.json", self._image.preprocess.to_config())
-            _save_model(self._text.model, temporary / "text", half)
-            self._text.tokenizer.save_pretrained(str(temporary / "text"))
-            save_file(_narrow(projections, half), temporary / "projections.safetensors")
+        with whole_folder(target) as folder:
+            _save_model(self._image.model, folder / "image", half)
+            _write_json(folder / "image" / "preprocessor_config.json", self._image.preprocess.to_config())
+            _save_model(self._text.model, folder / "text", half)
+            self._text.tokenizer.save_pretrained(str(folder / "text"))
+            save_file(_narrow(projections, half), folder / "projections.safetensors")
             settings = {
                 "format": 1,
                 "kind": self.kind,
@@ -159,11 +155,7 @@ class ComposedBackbone(Backbone):
                 "temperature": self.temperature,
                 "max_text_length": self._text.max_length,
             }
-            _write_json(temporary / FOLDER_FILE, settings)
-            temporary.chmod(0o755)
-            os.replace(temporary, target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            _write_json(folder / FOLDER_FILE, settings)
         return target
 
     def spec(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from pyterrier_grasp.concepts import storage
 from pyterrier_grasp.concepts.build import Corpus, mine
 from pyterrier_grasp.concepts.extract import Extractor
 from pyterrier_grasp.concepts.vocabulary import KINDS, Concept, Vocabulary
+from pyterrier_grasp.folders import whole_folder
 
 
 class ConceptSpace(pt.Artifact):
@@ -253,9 +254,9 @@ def _write(path: Path, vocabulary: Vocabulary, corpus: Corpus, meta: dict[str, A
         "package_hint": ConceptSpace.ARTIFACT_PACKAGE_HINT,
         **meta,
     }
-    storage.write_folder(
-        path, lambda folder: storage.write_space(folder, vocabulary, concepts, corpus, meta), overwrite=overwrite
-    )
+    storage.check_target(path, overwrite=overwrite)
+    with whole_folder(path) as folder:
+        storage.write_space(folder, vocabulary, concepts, corpus, meta)
 
 
 def _frequency(labels: csr_array) -> np.ndarray:

@@ -13,10 +13,7 @@
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,36 +28,16 @@ CONCEPTS, ALIASES, TRIPLETS = "concepts.jsonl", "aliases.jsonl", "triplets.jsonl
 DATA_FILES = (CONCEPTS, ALIASES, TRIPLETS)
 
 
-def write_folder(path: Path, fill: Callable[[Path], None], *, overwrite: bool) -> None:
-    """Write a folder so that it appears under its name only when it is whole.
+def check_target(path: Path, *, overwrite: bool) -> None:
+    """Check that a concept space may be written to ``path``.
 
     Args:
         path: The folder.
-        fill: Writes the files into the folder that it is given.
-        overwrite: Whether a concept space at ``path`` is replaced.
+        overwrite: Whether a concept space at ``path`` may be replaced.
 
     Raises:
         FileExistsError: If ``path`` exists and ``overwrite`` is false, or if it holds anything but a concept space.
     """
-    check_target(path, overwrite=overwrite)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        temporary.chmod(0o755)
-        fill(temporary)
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.old."))
-            os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def check_target(path: Path, *, overwrite: bool) -> None:
-    """Check that a concept space may be written to ``path``; see :func:`write_folder`."""
     if not path.exists():
         return
     if not overwrite:

@@ -146,7 +146,7 @@ class Grasp(Method):
             raise ValueError("grasp: the batch has no concept labels")
         total = batch.text_labels.new_zeros(())
         for encoded, labels in ((text, batch.text_labels), (image, batch.image_labels)):
-            raw = encoded.raw if encoded.grounding_raw is None else encoded.grounding_raw
+            raw = _raw(encoded) if encoded.grounding_raw is None else encoded.grounding_raw
             pos_weight = labels.new_tensor(self.pos_weight)
             total = total + losses.grounding(raw, labels, pos_weight, self.reduction, self.bce_input)
         return total

@@ -43,11 +43,15 @@ class TrainingModule(nn.Module):
         ids = _gather(image_ids)
         same_image = ids.unsqueeze(0) == ids.unsqueeze(1)
         same_image.fill_diagonal_(False)
-        labels = [None if part is None else _gather(part) for part in (text_labels, image_labels)]
+        batch = Batch(
+            None if text_labels is None else _gather(text_labels),
+            None if image_labels is None else _gather(image_labels),
+            same_image,
+        )
         # Softmaxes and BCE sums run in full precision whatever the autocast precision of the projections is.
         with torch.autocast(ids.device.type, enabled=False):
             text, image = _full_precision(text), _full_precision(image)
-            terms = self.method.loss(text, image, Batch(*labels, same_image), self.encoder.tau())
+            terms = self.method.loss(text, image, batch, self.encoder.tau())
         return {"loss": torch.stack(list(terms.values())).sum(), **{k: v.detach() for k, v in terms.items()}}
 
 
@@ -75,5 +79,5 @@ def _gather_encoded(encoded: Encoded) -> Encoded:
 
 
 def _full_precision(encoded: Encoded) -> Encoded:
-    return Encoded(*(None if part is None else part.to(torch.promote_types(part.dtype, torch.float32))
-                     for part in encoded))  # fmt: skip
+    # The head computes in full precision already.
+    return encoded._replace(dense=encoded.dense.to(torch.promote_types(encoded.dense.dtype, torch.float32)))

@@ -134,7 +134,7 @@ class GraspTrainer(pt.Estimator):
             return self.model.query_encoder().transform(inp)
         if len(inp) > 0:
             raise ValueError("this GraspTrainer has no model yet; call fit(topics, qrels, ...) first")
-        columns = ["query_vec", "query_toks", "query_model"] if self._method.needs_space else ["query_vec", "query_model"]
+        columns = ["query_vec", *(["query_toks"] if self._method.needs_space else []), "query_model"]
         return inp.assign(**{column: pd.Series(index=inp.index, dtype=object) for column in columns})
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
@@ -269,6 +269,7 @@ class GraspTrainer(pt.Estimator):
             load_best_model_at_end=validate,
             metric_for_best_model=self._metric() if validate else None,
             greater_is_better=True if validate else None,
+            dataloader_pin_memory=self.device != "cpu" and torch.cuda.is_available(),
             disable_tqdm=not self.verbose,
             remove_unused_columns=False,
             report_to="none",

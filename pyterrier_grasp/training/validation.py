@@ -77,19 +77,18 @@ class Validation:
     def _measures(self, name: str, scores: Tensor, retrieved: Tensor | None = None) -> dict[str, float]:
         """R@1, R@5 and RR@10 of ``scores`` ``[n_texts, n_images]``, averaged over queries."""
         n_queries, n_images = scores.shape
-        queries, columns = self.pairs.text_index, self.relevant
-        ranks = np.empty(len(columns), dtype=np.int64)
+        queries = self.pairs.text_index
+        query_of, column_of = (torch.tensor(index, device=scores.device) for index in (queries, self.relevant))
+        ranks = np.empty(len(queries), dtype=np.int64)
         earlier = torch.arange(n_images, device=scores.device).unsqueeze(0)
-        for start in range(0, len(columns), 1024):
+        for start in range(0, len(queries), 1024):
             part = slice(start, start + 1024)
-            rows = scores[torch.from_numpy(queries[part]).to(scores.device)]
-            column = torch.from_numpy(columns[part]).to(scores.device).unsqueeze(1)
+            rows, column = scores[query_of[part]], column_of[part].unsqueeze(1)
             own = rows.gather(1, column)
             above = (rows > own) | ((rows == own) & (earlier < column))
             ranks[part] = above.sum(1).cpu().numpy()
             if retrieved is not None:
-                own_retrieved = retrieved[torch.from_numpy(queries[part]), column.squeeze(1)].cpu().numpy()
-                ranks[part][~own_retrieved] = n_images
+                ranks[part][~retrieved[query_of[part], column_of[part]].cpu().numpy()] = n_images
         relevant = np.bincount(queries, minlength=n_queries)
         best = np.full(n_queries, n_images)
         np.minimum.at(best, queries, ranks)
