@@ -33,10 +33,12 @@ _RELATION_TEMPLATES = (
 _PREPOSITION_TEMPLATES = ("{rel} {b} is {a}", "{rel} {b} there is {a}", "{b} with {a} {rel} it", "{b} has {a} {rel} it")
 _BOTH_TEMPLATES = ("{open}{a} and {b}", "{open}{a} as well as {b}", "{a} appears together with {b}", "{open}{a}, {b}")
 _GROUND_TEMPLATES = ("{open}{a} against {g}", "against {g} there is {a}", "{open}{a}, with {g}")
-_COUNT_TEMPLATES = ("{n} {k}s, one of them {a}", "{open}{n} {k}s including {a}", "among {n} {k}s is {a}")
+_COUNT_TEMPLATES = ("{n} {k}s, one of them {a}", "{n} {k}s including {a}", "among {n} {k}s is {a}")
 
 
-class _Phrase(NamedTuple):
+class Phrase(NamedTuple):
+    """A noun phrase: its text, its noun, and the triplets of its attributes."""
+
     text: str
     noun: str
     triplets: list[Triplet]
@@ -46,7 +48,7 @@ def _article(words: str) -> str:
     return f"an {words}" if words[0] in "aeiou" else f"a {words}"
 
 
-def _describe(rng: Random, item: SceneObject, fullness: float) -> _Phrase:
+def describe(rng: Random, item: SceneObject, fullness: float) -> Phrase:
     """A noun phrase that names some of an object's attributes, at least one."""
     noun = pick(rng, SHAPES[item.shape])
     adjectives: list[str] = []
@@ -63,7 +65,7 @@ def _describe(rng: Random, item: SceneObject, fullness: float) -> _Phrase:
     names_colour = adjectives[-1] in COLOURS[item.colour] and adjectives[-1] not in NEVER_NOUNS
     if len(adjectives) > 1 and names_colour and rng.random() < 0.25:
         text = f"{_article(' '.join([*adjectives[:-1], noun]))} in {adjectives[-1]}"
-    return _Phrase(text, noun, triplets)
+    return Phrase(text, noun, triplets)
 
 
 def _relation(rng: Random, scene: Scene) -> tuple[str, list[Triplet]] | None:
@@ -76,7 +78,7 @@ def _relation(rng: Random, scene: Scene) -> tuple[str, list[Triplet]] | None:
     form = pick(rng, RELATIONS[name])
     if form.inverse:
         first, second = second, first
-    a, b = (_describe(rng, scene.objects[i], 0.75) for i in (first, second))
+    a, b = (describe(rng, scene.objects[i], 0.75) for i in (first, second))
     templates = _RELATION_TEMPLATES + _PREPOSITION_TEMPLATES * form.preposition
     text = pick(rng, templates).format(a=a.text, b=b.text, rel=form.words, open=pick(rng, _OPENERS))
     return text, [*a.triplets, *b.triplets, (a.noun, form.name, b.noun)]
@@ -85,13 +87,13 @@ def _relation(rng: Random, scene: Scene) -> tuple[str, list[Triplet]] | None:
 def _both(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
     first = pick(rng, range(len(scene.objects)))
     second = pick(rng, [i for i in range(len(scene.objects)) if i != first])
-    a, b = (_describe(rng, scene.objects[i], 0.8) for i in (first, second))
+    a, b = (describe(rng, scene.objects[i], 0.8) for i in (first, second))
     text = pick(rng, _BOTH_TEMPLATES).format(a=a.text, b=b.text, open=pick(rng, _OPENERS))
     return text, [*a.triplets, *b.triplets]
 
 
 def _ground(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
-    a = _describe(rng, pick(rng, scene.objects), 1.0)
+    a = describe(rng, pick(rng, scene.objects), 1.0)
     noun = pick(rng, GROUND_NOUNS)
     adjectives = [pick(rng, COLOURS[scene.ground_colour])]
     if rng.random() < 0.6:
@@ -102,9 +104,9 @@ def _ground(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
 
 
 def _count(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
-    a = _describe(rng, pick(rng, scene.objects), 1.0)
+    a = describe(rng, pick(rng, scene.objects), 1.0)
     noun, number = pick(rng, OBJECT_NOUNS), NUMBERS[len(scene.objects)]
-    text = pick(rng, _COUNT_TEMPLATES).format(a=a.text, n=number, k=noun, open=pick(rng, _OPENERS))
+    text = pick(rng, _COUNT_TEMPLATES).format(a=a.text, n=number, k=noun)
     return text, [*a.triplets, (noun, "is", number)]
 
 
