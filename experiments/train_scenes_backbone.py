@@ -249,11 +249,11 @@ def train(options: argparse.Namespace) -> dict:
     )
     history: list[dict] = []
     # Whole families come last: they are hard negatives, useless before shapes and colours are known.
-    halves = (options.steps // 2, options.steps - options.steps // 2)
+    hard = options.steps // 5
     stages = (
         (close_pixels, close_captions, options.closeup_steps, False),
-        (pixels, captions, halves[0], False),
-        (pixels, captions, halves[1], True),
+        (pixels, captions, options.steps - hard, False),
+        (pixels, captions, hard, True),
     )
     step = 0
     for images, texts, steps, families in stages:
@@ -297,7 +297,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the backbone and metrics.json")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--images", type=int, default=24000, help="scenes of the pretrain stream")
-    parser.add_argument("--steps", type=int, default=1500, help="steps on whole scenes")
+    parser.add_argument("--steps", type=int, default=2000, help="steps on whole scenes")
     parser.add_argument("--closeup-steps", type=int, default=600, help="steps on single objects before that")
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--embed-dim", type=int, default=64)

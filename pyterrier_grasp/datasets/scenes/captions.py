@@ -78,7 +78,7 @@ def _relation(rng: Random, scene: Scene) -> tuple[str, list[Triplet]] | None:
     form = pick(rng, RELATIONS[name])
     if form.inverse:
         first, second = second, first
-    a, b = (describe(rng, scene.objects[i], 0.75) for i in (first, second))
+    a, b = (describe(rng, scene.objects[i], 0.85) for i in (first, second))
     templates = _RELATION_TEMPLATES + _PREPOSITION_TEMPLATES * form.preposition
     text = pick(rng, templates).format(a=a.text, b=b.text, rel=form.words, open=pick(rng, _OPENERS))
     return text, [*a.triplets, *b.triplets, (a.noun, form.name, b.noun)]
@@ -87,7 +87,7 @@ def _relation(rng: Random, scene: Scene) -> tuple[str, list[Triplet]] | None:
 def _both(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
     first = pick(rng, range(len(scene.objects)))
     second = pick(rng, [i for i in range(len(scene.objects)) if i != first])
-    a, b = (describe(rng, scene.objects[i], 0.8) for i in (first, second))
+    a, b = (describe(rng, scene.objects[i], 0.9) for i in (first, second))
     text = pick(rng, _BOTH_TEMPLATES).format(a=a.text, b=b.text, open=pick(rng, _OPENERS))
     return text, [*a.triplets, *b.triplets]
 
@@ -112,11 +112,11 @@ def _count(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
 
 def _one(rng: Random, scene: Scene) -> tuple[str, list[Triplet]]:
     draw = rng.random()
-    if draw < 0.6:
+    if draw < 0.66:
         return _relation(rng, scene) or _both(rng, scene)
-    if draw < 0.8:
+    if draw < 0.86:
         return _both(rng, scene)
-    return _ground(rng, scene) if draw < 0.92 else _count(rng, scene)
+    return _ground(rng, scene) if draw < 0.94 else _count(rng, scene)
 
 
 def write_captions(seed: str, scene: Scene) -> tuple[Caption, ...]:

@@ -26,6 +26,7 @@ FAMILY = 4
 """Number of scenes that share a base."""
 
 _MUTATION = 0.5
+_COUNTS = (2, 2, 2, 2, 3, 3, 3, 4, 4, 5)
 _RADII = {"small": (9, 10), "medium": (12, 14), "large": (16, 18)}
 _MARGIN = 2
 _T = TypeVar("_T")
@@ -206,7 +207,7 @@ def sample(seed: str, split: str, index: int) -> Scene:
     rng = Random(f"{seed}/{split}/scene/{index}")
     ground = pick(base, GROUND_COLOURS)
     ground_texture = "solid" if base.random() < 0.45 else pick(base, ("striped", "dotted", "checked", "hatched"))
-    items = [_new_object(base) for _ in range(between(base, 2, 5))]
+    items = [_new_object(base) for _ in range(pick(base, _COUNTS))]
     if rng.random() < 0.3:
         ground = pick(rng, GROUND_COLOURS)
     items = [_mutate(rng, item) for item in items]
