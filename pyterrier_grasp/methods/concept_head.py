@@ -24,12 +24,13 @@ class _MaxPooledLinear(torch.autograd.Function):
         batch, length, _ = states.shape
         values = states.new_empty(batch, weight.shape[0])
         winners = torch.empty(batch, weight.shape[0], dtype=torch.int64, device=states.device)
-        padding = torch.where(mask, 0.0, -math.inf).to(states.dtype).unsqueeze(2)
+        padding = None if mask.all() else torch.where(mask, 0.0, -math.inf).to(states.dtype).unsqueeze(2)
         step = max(1, _CHUNK_BYTES // max(1, length * weight.shape[0] * states.element_size()))
         for start in range(0, batch, step):
             rows = slice(start, start + step)
             scores = torch.matmul(states[rows], weight.T)
-            scores += padding[rows]
+            if padding is not None:
+                scores += padding[rows]
             torch.max(scores, dim=1, out=(values[rows], winners[rows]))
         ctx.save_for_backward(states, weight, winners)
         return values
