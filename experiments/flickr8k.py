@@ -13,6 +13,7 @@ import pyterrier as pt
 import pyterrier_grasp as ptg
 from experiments.compare import Splits, compare, grounding, show, train_both
 from experiments.report import Report, parser
+from pyterrier_grasp.training.pairs import cache_folder
 
 
 def main() -> None:
@@ -45,11 +46,9 @@ def main() -> None:
     print(f"{len(space)} concepts: {kinds}")
     report.add("concepts", kinds)
 
-    report.step("caching text states")
+    report.step("common start: caching text states, dense training of the projections")
     backbone = ptg.Backbone.load(args.states, text=args.text)
-    cache_dir = report.out / "token_states"
-    common: dict[str, Any] = {"patience": None, "seed": args.seed, "cache_dir": cache_dir, "verbose": False}
-    report.step("common start: dense training of the projections")
+    common: dict[str, Any] = {"patience": None, "seed": args.seed, "cache_dir": args.cache, "verbose": False}
     start = ptg.GraspTrainer(backbone, method="dense", epochs=args.start_epochs, learning_rate=1e-3, **common)
     start.fit(*splits.fit_arguments())
     print({name: round(value, 4) for name, value in start.validation_scores().items()})
@@ -63,7 +62,7 @@ def main() -> None:
     grasp.save(report.out / "photos.grasp", overwrite=True)
 
     report.step("grounding: micro average precision of the concept labels of val")
-    figures = grounding(grasp, splits.val, extractor, ptg.TokenStateCache(cache_dir, backbone), report)
+    figures = grounding(grasp, splits.val, extractor, ptg.TokenStateCache(cache_folder(args.cache), backbone), report)
     print({name: round(value, 4) for name, value in figures.items()})
 
     print(show(compare(dense, grasp, splits.test, report)))

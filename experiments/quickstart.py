@@ -12,6 +12,7 @@ import pyterrier_grasp as ptg
 from experiments.compare import Splits, compare, grounding, show, train_both
 from experiments.report import Report, parser
 from pyterrier_grasp.datasets import scenes
+from pyterrier_grasp.training.pairs import cache_folder
 
 LEARNING_RATES = (1e-4, 1e-3)
 EPOCHS = 4
@@ -34,18 +35,16 @@ def main() -> None:
     print(f"{len(space)} concepts: {', '.join(concept.name for concept in space.concepts[:12])}, ...")
     report.add("concepts", len(space))
 
-    report.step("caching the token states of the shipped backbone")
     backbone = ptg.Backbone.load("scenes")
-    cache_dir = report.out / "token_states"
     dense, grasp = train_both(
         backbone, space, splits, report,
-        learning_rates=LEARNING_RATES, epochs=args.epochs, patience=None, seed=args.seed, cache_dir=cache_dir,
+        learning_rates=LEARNING_RATES, epochs=args.epochs, patience=None, seed=args.seed, cache_dir=args.cache,
         verbose=False,
     )  # fmt: skip
     grasp.save(report.out / "scenes.grasp", overwrite=True)
 
     report.step("grounding: micro average precision of the concept labels of scenes/val")
-    figures = grounding(grasp, splits.val, extractor, ptg.TokenStateCache(cache_dir, backbone), report)
+    figures = grounding(grasp, splits.val, extractor, ptg.TokenStateCache(cache_folder(args.cache), backbone), report)
     for modality in ("text", "image"):
         ap, by_df, active = (figures[f"{modality}_{name}"] for name in ("ap", "ap_by_df", "active"))
         print(f"{modality:5}  AP {ap:.3f}   by document frequency {by_df:.3f}   active {100 * active:.1f} %")

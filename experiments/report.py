@@ -17,7 +17,7 @@ _PACKAGES = ("pyterrier-grasp", "pyterrier", "ir_datasets", "ir-measures", "torc
 
 
 def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
-    """A parser with ``--out`` and ``--seed``.
+    """A parser with ``--out``, ``--seed`` and ``--cache``.
 
     Args:
         doc: The module's docstring; its first paragraph is shown by ``--help``.
@@ -26,6 +26,7 @@ def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(doc or "").split("\n\n")[0])
     made.add_argument("--out", type=Path, default=Path("runs") / name, help="output folder (default: %(default)s)")
     made.add_argument("--seed", type=int, default=1, help="seed of everything random (default: %(default)s)")
+    made.add_argument("--cache", type=Path, help="folder for token states (default: under PyTerrier's home)")
     return made
 
 
