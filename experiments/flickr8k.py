@@ -55,10 +55,16 @@ def main() -> None:
     report.add("validation_start", start.validation_scores())
 
     dense, grasp = train_both(
-        backbone, space, splits, report,
-        learning_rates=tuple(args.learning_rates), options=dict(map(_option, args.option)), init=start.model,
-        epochs=args.epochs, **common,
-    )  # fmt: skip
+        backbone,
+        space,
+        splits,
+        report,
+        learning_rates=tuple(args.learning_rates),
+        options=dict(map(_option, args.option)),
+        init=start.model,
+        epochs=args.epochs,
+        **common,
+    )
     grasp.save(report.out / "photos.grasp", overwrite=True)
 
     report.step("grounding: micro average precision of the concept labels of val")

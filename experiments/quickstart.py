@@ -37,10 +37,17 @@ def main() -> None:
 
     backbone = ptg.Backbone.load("scenes")
     dense, grasp = train_both(
-        backbone, space, splits, report,
-        learning_rates=LEARNING_RATES, epochs=args.epochs, patience=None, seed=args.seed, cache_dir=args.cache,
+        backbone,
+        space,
+        splits,
+        report,
+        learning_rates=LEARNING_RATES,
+        epochs=args.epochs,
+        patience=None,
+        seed=args.seed,
+        cache_dir=args.cache,
         verbose=False,
-    )  # fmt: skip
+    )
     grasp.save(report.out / "scenes.grasp", overwrite=True)
 
     report.step("grounding: micro average precision of the concept labels of scenes/val")

@@ -12,8 +12,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-_PACKAGES = ("pyterrier-grasp", "pyterrier", "ir_datasets", "ir-measures", "torch", "transformers", "accelerate",
-             "sentence-transformers", "scikit-learn", "numpy", "scipy", "numba", "pandas", "pillow")  # fmt: skip
+_PACKAGES = (
+    "pyterrier-grasp",
+    "pyterrier",
+    "ir_datasets",
+    "ir-measures",
+    "torch",
+    "transformers",
+    "accelerate",
+    "sentence-transformers",
+    "scikit-learn",
+    "numpy",
+    "scipy",
+    "numba",
+    "pandas",
+    "pillow",
+)
 
 
 def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
@@ -66,8 +80,12 @@ class Report:
 
 def _git_commit() -> str | None:
     root = Path(__file__).parent
-    done = subprocess.run(["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"],
-                          capture_output=True, text=True, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--abbrev=40", "--dirty"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return done.stdout.strip() or None
 
 

@@ -62,8 +62,11 @@ def toy(tmp_path_factory):
         for name, part in parts.items():
             for scene in part:
                 for caption in scene.captions:
-                    row = {"sentid": f"{name}-{caption.qid}", "imgid": f"{name}-{scene.docno}",
-                           "triplets": [list(triplet) for triplet in caption.triplets]}  # fmt: skip
+                    row = {
+                        "sentid": f"{name}-{caption.qid}",
+                        "imgid": f"{name}-{scene.docno}",
+                        "triplets": [list(triplet) for triplet in caption.triplets],
+                    }
                     out.write(json.dumps(row) + "\n")
     splits = {name: toy_split(folder, part, name) for name, part in parts.items()}
     space = ConceptSpace.build(splits["train"], TripletFile(triplets), folder / "toy.concepts")
@@ -84,8 +87,14 @@ def toy_backbone(tmp_path_factory, toy):
     BertModel(BertConfig(vocab_size=len(vocabulary), **small)).save_pretrained(folder / "text")
     (folder / "text" / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     BertTokenizer.from_pretrained(folder / "text", model_max_length=32).save_pretrained(folder / "text")
-    return ComposedBackbone(image=str(folder / "image"), text=str(folder / "text"), embed_dim=16, image_pool="mean",
-                            text_pool="mean", device="cpu")  # fmt: skip
+    return ComposedBackbone(
+        image=str(folder / "image"),
+        text=str(folder / "text"),
+        embed_dim=16,
+        image_pool="mean",
+        text_pool="mean",
+        device="cpu",
+    )
 
 
 @pytest.fixture(scope="session")
@@ -99,8 +108,16 @@ def fit(toy, toy_backbone, toy_cache):
     """``fit(**arguments)`` trains on the toy corpus in about a second; returns the trainer."""
 
     def run(validate=True, **arguments):
-        settings = {"method": "grasp", "epochs": 2, "batch_size": 20, "seed": 3, "verbose": False, "device": "cpu",
-                    "learning_rate": 1e-3, "cache_dir": toy_cache} | arguments  # fmt: skip
+        settings = {
+            "method": "grasp",
+            "epochs": 2,
+            "batch_size": 20,
+            "seed": 3,
+            "verbose": False,
+            "device": "cpu",
+            "learning_rate": 1e-3,
+            "cache_dir": toy_cache,
+        } | arguments
         space = None if settings["method"] == "dense" else toy.space
         valid = (toy.val.topics, toy.val.qrels) if validate else (None, None)
         trainer = GraspTrainer(toy_backbone, space, **settings)

@@ -92,7 +92,8 @@ class Validation:
         relevant = np.bincount(queries, minlength=n_queries)
         best = np.full(n_queries, n_images)
         np.minimum.at(best, queries, ranks)
-        measures = {f"{name}_R@{k}": float((np.bincount(queries, ranks < k, n_queries) / relevant).mean())
-                    for k in (1, 5)}  # fmt: skip
+        measures = {
+            f"{name}_R@{k}": float((np.bincount(queries, ranks < k, n_queries) / relevant).mean()) for k in (1, 5)
+        }
         measures[f"{name}_RR@10"] = float(np.where(best < 10, 1 / (best + 1), 0).mean())
         return measures

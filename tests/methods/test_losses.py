@@ -103,8 +103,13 @@ def test_terms_are_chosen_by_options(numbers):
     method = Grasp(contrastive=("dense", "sparse", "comb"), distill=(), l1_text=1e-3, l1_image=1e-3)
     names = set(torch_loss(method, numbers))
     assert names == {
-        "contrastive_dense", "contrastive_sparse", "contrastive_comb", "grounding", "l1_text", "l1_image",
-    }  # fmt: skip
+        "contrastive_dense",
+        "contrastive_sparse",
+        "contrastive_comb",
+        "grounding",
+        "l1_text",
+        "l1_image",
+    }
 
 
 def test_same_image_pairs_are_no_negatives_when_masked(numbers):

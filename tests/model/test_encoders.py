@@ -126,9 +126,16 @@ def test_the_five_snippets_pipelines(toy_model, toy, tmp_path):
     sparse = model.concept_encoder() >> index.sparse(num_results=100)
     grasp_fuse = index.fuser(model, w=0.1, num_results=None)
     fused = model.query_encoder() >> index.fused(w=0.1)
-    table = pt.Experiment([dense, sparse, dense % 100 >> grasp_fuse, fused], test.get_topics(), test.get_qrels(),
-                          [R @ 1, R @ 5, RR @ 10], names=["D", "S", "D>>fuse", "D+S"], baseline=0, correction="holm",
-                          verbose=False)  # fmt: skip
+    table = pt.Experiment(
+        [dense, sparse, dense % 100 >> grasp_fuse, fused],
+        test.get_topics(),
+        test.get_qrels(),
+        [R @ 1, R @ 5, RR @ 10],
+        names=["D", "S", "D>>fuse", "D+S"],
+        baseline=0,
+        correction="holm",
+        verbose=False,
+    )
 
     assert table["name"].tolist() == ["D", "S", "D>>fuse", "D+S"]
     # With all 8 images among the 100 candidates, fusing the candidates is the same as fusing the corpus.

@@ -15,13 +15,30 @@ WORKER = Path(__file__).with_name("worker.py")
 def test_two_processes_equal_one(toy, toy_backbone, tmp_path):
     job, docs = tmp_path / "job.pickle", [*toy.train.docs, *toy.val.docs]
     valid = (toy.val.topics, toy.val.qrels)
-    job.write_bytes(pickle.dumps((toy_backbone.spec(), str(toy.space.path), toy.train.topics, toy.train.qrels, valid,
-                                  docs, str(tmp_path / "states"))))  # fmt: skip
+    job.write_bytes(
+        pickle.dumps(
+            (
+                toy_backbone.spec(),
+                str(toy.space.path),
+                toy.train.topics,
+                toy.train.qrels,
+                valid,
+                docs,
+                str(tmp_path / "states"),
+            )
+        )
+    )
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     for command, out in (([*launch], "two"), ([sys.executable], "one")):
-        done = subprocess.run([*command, str(WORKER), str(job), str(tmp_path / out)], env=environment, timeout=240,
-                              capture_output=True, text=True, check=False)  # fmt: skip
+        done = subprocess.run(
+            [*command, str(WORKER), str(job), str(tmp_path / out)],
+            env=environment,
+            timeout=240,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
     one, two = load_file(tmp_path / "one"), load_file(tmp_path / "two")
     start = toy_backbone.text_projection().weight

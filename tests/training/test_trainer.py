@@ -114,8 +114,15 @@ def test_detach_grounding_keeps_bce_from_the_projections(fit, toy_backbone):
 
 def test_grid_returns_the_best_run_and_a_table(toy, toy_backbone, toy_cache):
     trainer = GraspTrainer(toy_backbone, method="dense", epochs=1, batch_size=20, cache_dir=toy_cache, verbose=False)
-    best, table = learning_rate_grid(trainer, toy.train.topics, toy.train.qrels, toy.val.topics, toy.val.qrels,
-                                     [toy.train, toy.val], learning_rates=(1e-5, 1e-2))  # fmt: skip
+    best, table = learning_rate_grid(
+        trainer,
+        toy.train.topics,
+        toy.train.qrels,
+        toy.val.topics,
+        toy.val.qrels,
+        [toy.train, toy.val],
+        learning_rates=(1e-5, 1e-2),
+    )
     assert table["learning_rate"].tolist() == [1e-5, 1e-2]
     assert best.validation_scores()["D_R@1"] == table["D_R@1"].max()
     assert trainer.model is None
@@ -131,8 +138,12 @@ def unfitted(toy, toy_backbone):
 def test_unfitted_it_can_be_inspected_but_not_run(toy, toy_backbone):
     trainer = unfitted(toy, toy_backbone)
     assert pt.inspect.transformer_outputs(trainer, ["qid", "query"]) == [
-        "qid", "query", "query_vec", "query_toks", "query_model",
-    ]  # fmt: skip
+        "qid",
+        "query",
+        "query_vec",
+        "query_toks",
+        "query_model",
+    ]
     with pytest.raises(ValueError, match="call fit"):
         trainer.transform(toy.test.topics)
 
@@ -144,8 +155,15 @@ def test_fitted_it_is_the_query_encoder(fit, toy):
 
 
 def test_fit_in_a_compose_pipeline_uses_the_constructors_corpus(toy, toy_backbone, toy_cache):
-    trainer = GraspTrainer(toy_backbone, toy.space, corpus=[toy.train, toy.val], epochs=1, batch_size=20,
-                           cache_dir=toy_cache, verbose=False)  # fmt: skip
+    trainer = GraspTrainer(
+        toy_backbone,
+        toy.space,
+        corpus=[toy.train, toy.val],
+        epochs=1,
+        batch_size=20,
+        cache_dir=toy_cache,
+        verbose=False,
+    )
     pipeline = pt.Transformer.identity() >> trainer
     pipeline.fit(toy.train.topics, toy.train.qrels, toy.val.topics, toy.val.qrels)
     assert "query_toks" in pipeline(toy.test.topics.head(2)).columns
@@ -157,8 +175,9 @@ def test_fit_in_a_compose_pipeline_uses_the_constructors_corpus(toy, toy_backbon
 def fit_frames(toy, toy_backbone, toy_cache, topics=None, qrels=None, corpus="both"):
     corpus = [toy.train, toy.val] if corpus == "both" else corpus
     trainer = GraspTrainer(toy_backbone, toy.space, epochs=1, cache_dir=toy_cache, verbose=False)
-    return trainer.fit(toy.train.topics if topics is None else topics, toy.train.qrels if qrels is None else qrels,
-                       corpus=corpus)  # fmt: skip
+    return trainer.fit(
+        toy.train.topics if topics is None else topics, toy.train.qrels if qrels is None else qrels, corpus=corpus
+    )
 
 
 def test_missing_corpus_and_images_are_named(toy, toy_backbone, toy_cache):

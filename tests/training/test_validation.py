@@ -11,8 +11,12 @@ from pyterrier_grasp.training.pairs import make_pairs
 
 
 def measured(scores, qids, docnos, qrels, only_positive=False):
-    rows = [(q, d, s) for q, row in zip(qids, scores, strict=True) for d, s in zip(docnos, row, strict=True)
-            if s > 0 or not only_positive]  # fmt: skip
+    rows = [
+        (q, d, s)
+        for q, row in zip(qids, scores, strict=True)
+        for d, s in zip(docnos, row, strict=True)
+        if s > 0 or not only_positive
+    ]
     run = pd.DataFrame(rows, columns=["query_id", "doc_id", "score"])
     qrels = qrels.rename(columns={"qid": "query_id", "docno": "doc_id", "label": "relevance"})
     return {str(k): v for k, v in calc_aggregate([R @ 1, R @ 5, RR @ 10], qrels, run).items()}
@@ -54,9 +58,16 @@ def test_several_relevant_images_count_as_trec_recall_does(validation, toy):
     position = {docno: i for i, docno in enumerate(pairs.docnos)}
     merged = qrels.drop_duplicates(["qid", "docno"])
     query = {qid: i for i, qid in enumerate(pairs.qids)}
-    pairs = pairs.__class__(pairs.qids, pairs.docnos, merged["qid"].map(query).to_numpy(),
-                            merged["docno"].map(position).to_numpy(), pairs.texts, pairs.text_rows, pairs.images,
-                            pairs.image_rows)  # fmt: skip
+    pairs = pairs.__class__(
+        pairs.qids,
+        pairs.docnos,
+        merged["qid"].map(query).to_numpy(),
+        merged["docno"].map(position).to_numpy(),
+        pairs.texts,
+        pairs.text_rows,
+        pairs.images,
+        pairs.image_rows,
+    )
     several = Validation(pairs, validation.method)
     scores = np.random.default_rng(0).random((len(pairs.qids), len(pairs.docnos)))
     docnos = np.array(pairs.docnos)[several.order].tolist()
