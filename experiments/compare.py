@@ -15,7 +15,7 @@ import pyterrier_grasp as ptg
 from experiments.report import Report
 from pyterrier_grasp.backbones import StateStore
 from pyterrier_grasp.training import learning_rate_grid
-from pyterrier_grasp.training.pairs import make_pairs
+from pyterrier_grasp.training.pairs import collect_paths, make_pairs, relevant_pairs
 
 MEASURES = [R @ 1, R @ 5, RR @ 10]
 
@@ -153,7 +153,8 @@ def grounding(
     """
     if model.space is None:
         raise ValueError(f"{model!r} has no concept space")
-    pairs = make_pairs(split.get_topics(), split.get_qrels(), split, cache)
+    relevant = relevant_pairs(split.get_topics(), split.get_qrels())
+    pairs = make_pairs(relevant, collect_paths(split, relevant["docno"]), cache)
     qids, text_labels, docnos, image_labels = model.space.labels_for(split, extractor)
     figures: dict[str, float] = {}
     for modality, ids, store, rows, known, labels in (

@@ -1,6 +1,6 @@
 """Training pairs (caption, image) over cached token states: from PyTerrier frames to batches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,25 +77,18 @@ def _is_docs(corpus: Sequence[Any]) -> bool:
     return len(corpus) > 0 and isinstance(corpus[0], dict)
 
 
-def make_pairs(
-    topics: pd.DataFrame,
-    qrels: pd.DataFrame,
-    corpus: Corpus | Sequence[Corpus] | None,
-    cache: TokenStateCache,
-    *,
-    verbose: bool = False,
-) -> Pairs:
-    """Join topics and qrels, and encode with the frozen backbone whatever the cache lacks.
+def relevant_pairs(topics: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
+    """Join topics and qrels.
 
     Args:
         topics: Frame with ``qid, query``; a result frame works too, its queries are taken.
         qrels: Frame with ``qid, docno, label``; labels above 0 are pairs.
-        corpus: See :func:`collect_paths`.
-        cache: Where token states are kept.
-        verbose: Show progress.
+
+    Returns:
+        A frame ``qid, docno, query``, a row a relevant pair.
 
     Raises:
-        ValueError: If columns or paths are missing, or no topic has a relevant image.
+        ValueError: If columns are missing, or no topic has a relevant image.
     """
     for name, frame, columns in (("topics", topics, ["qid", "query"]), ("qrels", qrels, ["qid", "docno", "label"])):
         absent = [column for column in columns if column not in frame.columns]
@@ -105,10 +98,23 @@ def make_pairs(
     pairs = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates().merge(topics, on="qid")
     if pairs.empty:
         raise ValueError(f"none of the {len(topics)} topics has a relevant image among the {len(qrels)} qrels")
+    return pairs
+
+
+def make_pairs(
+    pairs: pd.DataFrame, paths: Mapping[str, str], cache: TokenStateCache, *, verbose: bool = False
+) -> Pairs:
+    """Encode with the frozen backbone whatever the cache lacks, and find the states of each pair.
+
+    Args:
+        pairs: What :func:`relevant_pairs` returns.
+        paths: Image path of each docno, as :func:`collect_paths` returns.
+        cache: Where token states are kept.
+        verbose: Show progress.
+    """
     text_index, qids = pd.factorize(pairs["qid"])
     image_index, docnos = pd.factorize(pairs["docno"])
-    queries = topics.set_index("qid")["query"].loc[qids].tolist()
-    paths = collect_paths(corpus, docnos)
+    queries = pairs.drop_duplicates("qid")["query"].tolist()
     images: list[str | Path] = [paths[docno] for docno in docnos]
     text_store = cache.texts(queries, verbose=verbose)
     image_store = cache.images(images, verbose=verbose)

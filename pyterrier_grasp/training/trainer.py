@@ -19,7 +19,15 @@ from pyterrier_grasp.methods import DualEncoder, load_method
 from pyterrier_grasp.model import GraspModel
 from pyterrier_grasp.training.loop import Loop
 from pyterrier_grasp.training.module import TrainingModule
-from pyterrier_grasp.training.pairs import Corpus, PairCollator, PairDataset, Pairs, cache_folder, make_pairs
+from pyterrier_grasp.training.pairs import (
+    Corpus,
+    PairCollator,
+    PairDataset,
+    cache_folder,
+    collect_paths,
+    make_pairs,
+    relevant_pairs,
+)
 from pyterrier_grasp.training.validation import PAPER_W, Validation
 
 
@@ -151,8 +159,8 @@ class GraspTrainer(pt.Estimator):
     ) -> "GraspTrainer":
         """Train.
 
-        With a validation split, every epoch is scored (D, S and D+S) and the best one by R@1 of D+S (of D for a dense
-        method) is kept; without one, the last.
+        With a validation split, every epoch is scored (D, S and D+S, over the images that the validation qrels name)
+        and the best one by R@1 of D+S (of D for a dense method) is kept; without one, the last.
 
         Args:
             topics_or_res_tr: Training captions, ``qid, query``.
@@ -170,17 +178,22 @@ class GraspTrainer(pt.Estimator):
         """
         if (topics_or_res_va is None) != (qrels_va is None):
             raise ValueError("validation needs both topics and qrels; one of them is None")
-        corpus = corpus if corpus is not None else self.corpus
+        train_pairs = relevant_pairs(topics_or_res_tr, qrels_tr)
+        valid_pairs = None
+        if topics_or_res_va is not None and qrels_va is not None:
+            valid_pairs = relevant_pairs(topics_or_res_va, qrels_va)
+        docnos = pd.concat([train_pairs, valid_pairs])["docno"].unique()
+        paths = collect_paths(corpus if corpus is not None else self.corpus, docnos)
         set_seed(self.seed)
         with tempfile.TemporaryDirectory(prefix="grasp-") as scratch:
-            args = self._arguments(self.output_dir or scratch, validate=qrels_va is not None)
+            args = self._arguments(self.output_dir or scratch, validate=valid_pairs is not None)
             self.backbone.to(args.device)
             cache = TokenStateCache(cache_folder(self.cache_dir), self.backbone)
             with PartialState().main_process_first():
-                train = make_pairs(topics_or_res_tr, qrels_tr, corpus, cache, verbose=self.verbose)
-                valid: Pairs | None = None
-                if topics_or_res_va is not None and qrels_va is not None:
-                    valid = make_pairs(topics_or_res_va, qrels_va, corpus, cache, verbose=self.verbose)
+                train = make_pairs(train_pairs, paths, cache, verbose=self.verbose)
+                valid = None
+                if valid_pairs is not None:
+                    valid = make_pairs(valid_pairs, paths, cache, verbose=self.verbose)
             args.dataloader_drop_last = len(train) >= self.batch_size
             encoder = self._initial_encoder()
             loop = Loop(

@@ -7,7 +7,7 @@ import torch
 from ir_measures import RR, R, calc_aggregate
 
 from pyterrier_grasp.training import Validation
-from pyterrier_grasp.training.pairs import make_pairs
+from pyterrier_grasp.training.pairs import collect_paths, make_pairs, relevant_pairs
 
 
 def measured(scores, qids, docnos, qrels, only_positive=False):
@@ -26,7 +26,9 @@ def measured(scores, qids, docnos, qrels, only_positive=False):
 def validation(toy, toy_model, toy_cache):
     from pyterrier_grasp import TokenStateCache
 
-    pairs = make_pairs(toy.val.topics, toy.val.qrels, toy.val, TokenStateCache(toy_cache, toy_model.backbone))
+    relevant = relevant_pairs(toy.val.topics, toy.val.qrels)
+    paths = collect_paths(toy.val, relevant["docno"])
+    pairs = make_pairs(relevant, paths, TokenStateCache(toy_cache, toy_model.backbone))
     return Validation(pairs, toy_model.method, tune_w=True)
 
 
