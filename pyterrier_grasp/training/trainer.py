@@ -11,7 +11,6 @@ import pyterrier as pt
 import torch
 from accelerate import PartialState
 from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
-from transformers.trainer_utils import get_last_checkpoint
 
 from pyterrier_grasp.backbones import Backbone, TokenStateCache
 from pyterrier_grasp.concepts import ConceptSpace
@@ -205,8 +204,7 @@ class GraspTrainer(pt.Estimator):
                 head_learning_rate=self.head_learning_rate,
                 callbacks=[EarlyStoppingCallback(self.patience)] if valid is not None and self.patience else [],
             )
-            checkpoint = get_last_checkpoint(str(self.output_dir)) if self._can_resume() else None
-            loop.train(resume_from_checkpoint=checkpoint)
+            loop.train(resume_from_checkpoint=self._checkpoint())
             self.history = [entry for entry in loop.state.log_history if "eval_D_R@1" in entry]
         best = self.validation_scores()
         self.model = GraspModel(
@@ -241,8 +239,17 @@ class GraspTrainer(pt.Estimator):
             encoder.load_state_dict(own)
         return encoder
 
-    def _can_resume(self) -> bool:
-        return self.resume and self.output_dir is not None and os.path.isdir(self.output_dir)
+    def _checkpoint(self) -> str | None:
+        """The last whole checkpoint to go on from; the trainer state is what a checkpoint gets last."""
+        if self.output_dir is None:
+            return None
+        whole = [path.parent for path in Path(self.output_dir).glob("checkpoint-*/trainer_state.json")]
+        if whole and not self.resume:
+            raise ValueError(
+                f"{self.output_dir} holds checkpoints of an earlier training; give resume=True to go on from them, or "
+                "another output_dir"
+            )
+        return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None
 
     def validation_scores(self) -> dict[str, float]:
         """Validation metrics of the epoch that was kept, by name; empty without a validation split."""

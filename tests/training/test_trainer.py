@@ -68,12 +68,17 @@ def test_resume_equals_an_uninterrupted_run(fit, tmp_path):
     whole = fit(epochs=3, patience=None, output_dir=tmp_path / "whole")
     first = fit(epochs=3, patience=None, output_dir=tmp_path / "cut")
     last = max((tmp_path / "cut").glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    for leftover in last.iterdir():
-        leftover.unlink()
-    last.rmdir()
+    # As if killed while the last checkpoint was written: its state, written last, is not there.
+    (last / "trainer_state.json").unlink()
     resumed = fit(epochs=3, patience=None, output_dir=tmp_path / "cut", resume=True)
     assert same(weights(whole), weights(resumed))
     assert [e["eval_D_R@1"] for e in resumed.history] == [e["eval_D_R@1"] for e in first.history]
+
+
+def test_earlier_checkpoints_are_not_mixed_in_unasked(fit, tmp_path):
+    fit(epochs=1, output_dir=tmp_path / "run")
+    with pytest.raises(ValueError, match="resume=True"):
+        fit(epochs=1, output_dir=tmp_path / "run")
 
 
 def test_init_starts_from_another_models_projections(fit, toy_dense_model):
@@ -148,6 +153,15 @@ def test_unfitted_it_can_be_inspected_but_not_run(toy, toy_backbone):
     ]
     with pytest.raises(ValueError, match="call fit"):
         trainer.transform(toy.test.topics)
+
+
+def test_unfitted_it_passes_pyterriers_own_contract(toy, toy_backbone, monkeypatch):
+    monkeypatch.setenv("PT_TEST_TRANSFORMER_REPORTS", "0")
+    case = pt.testing.transformer_test_class(lambda: unfitted(toy, toy_backbone))
+    case.setUpClass()
+    for test in ("test_inspect_io", "test_schematic"):
+        result = case(test).run()
+        assert result.wasSuccessful(), result.failures + result.errors
 
 
 def test_fitted_it_is_the_query_encoder(fit, toy):
