@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from typing import Any
 
 import pyterrier as pt
@@ -36,8 +38,15 @@ def check_num_results(num_results: Any, optional: bool = False) -> None:
     """Raise ValueError unless ``num_results`` is a whole number of at least 1 (or None where ``optional``)."""
     if num_results is None and optional:
         return
-    if isinstance(num_results, bool) or not isinstance(num_results, int) or num_results < 1:
+    if isinstance(num_results, bool) or not isinstance(num_results, Integral) or int(num_results) < 1:
         raise ValueError(f"num_results must be a whole number of at least 1, got {num_results!r}")
+
+
+def check_w(w: Any) -> float:
+    """Return ``w`` as a float; ValueError if it is not a finite number."""
+    if not isinstance(w, Real) or not math.isfinite(w):
+        raise ValueError(f"w must be a finite number, got {w!r}")
+    return float(w)
 
 
 def cut_off(transformer: pt.Transformer, num_results: int | None, k: int) -> pt.Transformer | None:

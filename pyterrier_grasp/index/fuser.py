@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 import pyterrier as pt
 
-from pyterrier_grasp.index.base import IndexTransformer, check_num_results, cut_off
+from pyterrier_grasp.index.base import IndexTransformer, check_num_results, check_w, cut_off
 from pyterrier_grasp.index.frames import empty_reranked, rerank
 from pyterrier_grasp.index.queries import check_models, group_by_query, query_values
-from pyterrier_grasp.index.scorer import check_w, sparse_pair_scores
+from pyterrier_grasp.index.scorer import sparse_pair_scores
 
 if TYPE_CHECKING:
     from pyterrier_grasp.index.grasp_index import GraspIndex

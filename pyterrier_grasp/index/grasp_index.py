@@ -16,7 +16,7 @@ from pyterrier_grasp.index.loaders import ToksLoader, VecLoader
 from pyterrier_grasp.index.retrievers import DenseRetriever, FusedRetriever, SparseRetriever
 from pyterrier_grasp.index.scorer import IndexScorer
 from pyterrier_grasp.index.storage import META, IndexData, open_index, read_meta
-from pyterrier_grasp.index.writer import stored_docnos
+from pyterrier_grasp.index.writer import sole_writer, stored_docnos
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,11 +91,13 @@ class GraspIndex(pt.Artifact, pt.Indexer):
         Raises:
             FileExistsError: If the index is built already.
             ValueError: If shapes do not fit together, or values are not allowed.
+            RuntimeError: If another process is writing the index.
         """
-        if self.built():
-            raise FileExistsError(f"{self.path} already holds a finished index; use another path")
-        self.close()
-        index_arrays(self._folder, docnos, dense, sparse, names, doc_model, self.verbose)
+        with sole_writer(self._folder):
+            if self.built():
+                raise FileExistsError(f"{self.path} already holds a finished index; use another path")
+            self.close()
+            index_arrays(self._folder, docnos, dense, sparse, names, doc_model, self.verbose)
         return self
 
     def missing(self, corpus_iter: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pyterrier as pt
 from tqdm import tqdm
 
 from pyterrier_grasp.index.documents import parse_document
-from pyterrier_grasp.index.writer import IndexWriter, remove_index
+from pyterrier_grasp.index.writer import IndexWriter, remove_index, sole_writer
 
 if TYPE_CHECKING:
     from pyterrier_grasp.index.grasp_index import GraspIndex
@@ -68,13 +68,17 @@ class GraspIndexer(pt.Indexer):
         Raises:
             FileExistsError: If the index is already built and there are documents to add (mode ``"create"``).
             ValueError: On a document that cannot be indexed; the message names it.
+            RuntimeError: If another process is writing the index.
             TypeError: On keyword arguments.
         """
         if kwargs:
             raise TypeError(f"index() got unknown arguments {sorted(kwargs)}")
+        with sole_writer(Path(str(self._index.path))):
+            return self._write(builtins.iter(iter))
+
+    def _write(self, docs: Iterator[Mapping[str, Any]]) -> GraspIndex:
         target = self._index
         folder = Path(str(target.path))
-        docs = builtins.iter(iter)
         if self.mode == "overwrite":
             target.close()
             remove_index(folder)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 import pyterrier as pt
 from tqdm import tqdm
 
-from pyterrier_grasp.index.base import IndexTransformer, check_num_results, cut_off
+from pyterrier_grasp.index.base import IndexTransformer, check_num_results, check_w, cut_off
 from pyterrier_grasp.index.frames import empty_results, results_frame
 from pyterrier_grasp.index.queries import check_models, dense_queries, sparse_queries
 from pyterrier_grasp.index.search import Ranking, search_dense, search_fused, search_sparse
@@ -166,11 +165,10 @@ class FusedRetriever(_Retriever):
         self.w = w
 
     def _search(self, data: IndexData, batch: pd.DataFrame) -> list[Ranking]:
-        if not math.isfinite(self.w):
-            raise ValueError(f"w must be a finite number, got {self.w!r}")
+        w = check_w(self.w)
         vectors = dense_queries(data, batch["qid"], batch["query_vec"])
         queries = sparse_queries(data, batch["qid"], batch["query_toks"])
-        return search_fused(data, vectors, queries, float(self.w), self.num_results)
+        return search_fused(data, vectors, queries, w, self.num_results)
 
     def __repr__(self) -> str:
         return f"{self.index!r}.fused(w={self.w}, num_results={self.num_results})"

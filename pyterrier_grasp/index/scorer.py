@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pandas as pd
 import pyterrier as pt
 
 from pyterrier_grasp.index import kernels
-from pyterrier_grasp.index.base import IndexTransformer, check_num_results, cut_off
+from pyterrier_grasp.index.base import IndexTransformer, check_num_results, check_w, cut_off
 from pyterrier_grasp.index.frames import empty_reranked, rerank
 from pyterrier_grasp.index.queries import check_models, dense_queries, group_by_query, query_values, sparse_queries
 from pyterrier_grasp.index.search import sparse_scores
@@ -90,13 +89,6 @@ class IndexScorer(IndexTransformer):
         w = f", w={self.w}" if self.kind == "fused" else ""
         cut = "" if self.num_results is None else f", num_results={self.num_results}"
         return f"{self.index!r}.scorer({self.kind!r}{w}{cut})"
-
-
-def check_w(w: Any) -> float:
-    """Return ``w`` as a float; ValueError if it is not finite."""
-    if not math.isfinite(w):
-        raise ValueError(f"w must be a finite number, got {w!r}")
-    return float(w)
 
 
 def rows_by_query(codes: np.ndarray) -> list[np.ndarray]:

@@ -30,6 +30,7 @@ import pandas as pd
 FORMAT_VERSION = 1
 META = "pt_meta.json"
 SHARDS = "shards"
+LOCK = "write.lock"
 DENSE_FILES = ("dense.f4",)
 SPARSE_FILES = (
     "concepts.jsonl",
@@ -121,9 +122,12 @@ def read_meta(folder: Path) -> dict[str, Any]:
     """Read and check ``pt_meta.json``.
 
     Raises:
-        ValueError: If the folder holds another kind of artifact, or a newer format version.
+        ValueError: If the file is damaged, or the folder holds another kind of artifact or a newer format version.
     """
-    meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    try:
+        meta = json.loads((folder / META).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{folder / META} is not JSON: the index is damaged ({error})") from error
     if (meta.get("type"), meta.get("format")) != ("multimodal_index", "grasp"):
         raise ValueError(f"{folder} holds a {meta.get('type')}.{meta.get('format')}, not a multimodal_index.grasp")
     if meta["version"] > FORMAT_VERSION:
@@ -143,17 +147,19 @@ def open_index(folder: Path) -> IndexData:
     """
     meta = read_meta(folder)
     n, dim, n_concepts, n_weights = meta["count"], meta["dim"], meta["concepts"], meta["weights"]
-    docnos = (folder / "docnos.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    docnos = _read_text(folder / "docnos.txt").split("\n")[:-1]
     if len(docnos) != n:
         raise ValueError(f"{folder / 'docnos.txt'} holds {len(docnos)} ids, expected {n}: the index is damaged")
     dense, concepts, toks, postings = None, None, None, None
     if dim is not None:
         dense = map_array(folder / "dense.f4", (n, dim))
     if n_concepts is not None:
-        with open(folder / "concepts.jsonl", encoding="utf-8") as lines:
-            concepts = [json.loads(line)["name"] for line in lines]
-        if len(concepts) != n_concepts:
-            raise ValueError(f"{folder / 'concepts.jsonl'} has {len(concepts)} lines, expected {n_concepts}: damaged")
+        lines = _read_text(folder / "concepts.jsonl").split("\n")[:-1]
+        if len(lines) != n_concepts:
+            raise ValueError(
+                f"{folder / 'concepts.jsonl'} has {len(lines)} lines, expected {n_concepts}: the index is damaged"
+            )
+        concepts = [json.loads(line)["name"] for line in lines]
         toks = CompressedRows(
             map_array(folder / "toks_indptr.i8", (n + 1,)),
             map_array(folder / "toks_indices.i4", (n_weights,)),
@@ -166,6 +172,12 @@ def open_index(folder: Path) -> IndexData:
         )
     order = map_array(folder / "docno_order.i4", (n,))
     return IndexData(meta, np.array(docnos, dtype=object), order, dense, concepts, toks, postings)
+
+
+def _read_text(path: Path) -> str:
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: the index is damaged")
+    return path.read_text(encoding="utf-8")
 
 
 def map_array(path: Path, shape: tuple[int, ...]) -> np.ndarray:

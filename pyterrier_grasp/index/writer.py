@@ -9,16 +9,48 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from filelock import FileLock, Timeout
 from scipy import sparse
 from tqdm import tqdm
 
 from pyterrier_grasp.index import kernels
 from pyterrier_grasp.index.documents import Document
-from pyterrier_grasp.index.storage import DENSE_FILES, FILES, FORMAT_VERSION, META, SHARDS, SPARSE_FILES, write_atomic
+from pyterrier_grasp.index.storage import (
+    DENSE_FILES,
+    FILES,
+    FORMAT_VERSION,
+    LOCK,
+    META,
+    SHARDS,
+    SPARSE_FILES,
+    write_atomic,
+)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing the index meanwhile. A killed process holds nothing.
+
+    Raises:
+        RuntimeError: If another process is writing it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RuntimeError(f"another process is writing the index in {folder}; wait for it, or end it") from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # some systems do not remove a file that is open
+            (folder / LOCK).unlink()
+        lock.release()
 
 
 class Shard(NamedTuple):
