@@ -52,7 +52,7 @@ def collect_paths(corpus: Corpus | Sequence[Corpus] | None, docnos: Iterable[str
         docnos: The images that are needed.
 
     Raises:
-        ValueError: If there is no corpus, or an image has no path in it.
+        ValueError: If there is no corpus, an image is not in it, or a document has no path.
     """
     if corpus is None:
         raise ValueError("no corpus: give corpus=[train, val], the datasets whose images the qrels name")
@@ -62,6 +62,8 @@ def collect_paths(corpus: Corpus | Sequence[Corpus] | None, docnos: Iterable[str
     for source in sources:
         docs = source.get_corpus_iter(verbose=False) if hasattr(source, "get_corpus_iter") else source
         for doc in docs:
+            if not isinstance(doc, Mapping) or "docno" not in doc or "path" not in doc:
+                raise ValueError(f"a document of the corpus is {doc!r:.200}; it must be a dict with docno and path")
             if doc["docno"] in wanted:
                 paths[doc["docno"]] = doc["path"]
     missing = [docno for docno in wanted if docno not in paths]
@@ -95,9 +97,15 @@ def relevant_pairs(topics: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
         if absent:
             raise ValueError(f"{name} lack the columns {absent}; they have {list(frame.columns)}")
     topics = topics[["qid", "query"]].drop_duplicates("qid")
-    pairs = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates().merge(topics, on="qid")
+    relevant = qrels[qrels["label"] > 0][["qid", "docno"]].drop_duplicates()
+    # Numbers and strings never join; pandas' own message does not say which frame to change.
+    pairs = relevant.astype({"qid": object}).merge(topics.astype({"qid": object}), on="qid")
     if pairs.empty:
-        raise ValueError(f"none of the {len(topics)} topics has a relevant image among the {len(qrels)} qrels")
+        examples = [frame["qid"].tolist()[0] for frame in (topics, qrels) if len(frame)]
+        raise ValueError(
+            f"none of the {len(topics)} topics has a relevant image among the {len(qrels)} qrels; "
+            f"their qids look like {' and '.join(map(repr, examples))}"
+        )
     return pairs
 
 

@@ -1,6 +1,7 @@
 """GraspTrainer: the PyTerrier Estimator that trains a method over a frozen backbone."""
 
 import inspect
+import math
 import os
 import tempfile
 from pathlib import Path
@@ -91,6 +92,18 @@ class GraspTrainer(pt.Estimator):
         verbose: bool = True,
     ) -> None:
         super().__init__()
+        if not isinstance(backbone, Backbone):
+            raise TypeError(f"backbone is {backbone!r}; open it first: Backbone.load({backbone!r})")
+        if space is not None and not isinstance(space, ConceptSpace):
+            raise TypeError(f"space is {space!r}; open it first: ConceptSpace.load({space!r})")
+        for name, number in (("epochs", epochs), ("max_steps", max_steps), ("batch_size", batch_size)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name} is {number}; it must be at least 1")
+        for name, rate in (("learning_rate", learning_rate), ("head_learning_rate", head_learning_rate)):
+            if not 0 <= rate < math.inf:
+                raise ValueError(f"{name} is {rate}; it must be a finite number of at least 0")
+        if device not in (None, "cpu", "cuda"):
+            raise ValueError(f"device is {device!r}; choose cpu, cuda or None for what is there")
         if precision not in ("fp32", "bf16", "fp16"):
             raise ValueError(f"precision is {precision!r}; choose fp32, bf16 or fp16")
         if resume and output_dir is None:
@@ -174,6 +187,7 @@ class GraspTrainer(pt.Estimator):
         Raises:
             ValueError: If frames lack columns, an image is in no corpus, or a topic has no relevant image.
             KeyError: If a caption is not one the concept space was built from.
+            FloatingPointError: If the training diverged and left weights that are not numbers.
         """
         if (topics_or_res_va is None) != (qrels_va is None):
             raise ValueError("validation needs both topics and qrels; one of them is None")
@@ -205,6 +219,11 @@ class GraspTrainer(pt.Estimator):
                 callbacks=[EarlyStoppingCallback(self.patience)] if valid is not None and self.patience else [],
             )
             loop.train(resume_from_checkpoint=self._checkpoint())
+            if not all(parameter.isfinite().all() for parameter in encoder.parameters()):
+                raise FloatingPointError(
+                    f"the training diverged: weights are not finite. Lower learning_rate ({self.learning_rate:g}) or "
+                    f"head_learning_rate ({self.head_learning_rate:g})"
+                )
             self.history = [entry for entry in loop.state.log_history if "eval_D_R@1" in entry]
         best = self.validation_scores()
         self.model = GraspModel(
@@ -299,47 +318,3 @@ class GraspTrainer(pt.Estimator):
         if world == 1 and args.n_gpu > 1:
             args._n_gpu = 1
         return args
-
-
-def learning_rate_grid(
-    trainer: GraspTrainer,
-    topics_tr: pd.DataFrame,
-    qrels_tr: pd.DataFrame,
-    topics_va: pd.DataFrame,
-    qrels_va: pd.DataFrame,
-    corpus: Corpus | list[Corpus] | None = None,
-    *,
-    learning_rates: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2),
-    head_learning_rates: tuple[float, ...] | None = None,
-) -> tuple[GraspTrainer, pd.DataFrame]:
-    """Train once a learning rate and keep the best by the trainer's validation score.
-
-    Args:
-        trainer: The settings; it is not fitted itself.
-        topics_tr: As in :meth:`GraspTrainer.fit`, and so the next four.
-        qrels_tr: See ``topics_tr``.
-        topics_va: See ``topics_tr``.
-        qrels_va: See ``topics_tr``.
-        corpus: See ``topics_tr``.
-        learning_rates: The grid; the paper's by default.
-        head_learning_rates: A second axis; None keeps the trainer's.
-
-    Returns:
-        The best fitted trainer, and a frame with a row a run: ``learning_rate, head_learning_rate`` and its metrics.
-    """
-    if trainer.output_dir is not None:
-        raise ValueError("a grid would overwrite one run's checkpoints with the next's; leave output_dir out")
-    metric = trainer._metric()
-    best: GraspTrainer | None = None
-    rows = []
-    for head_rate in head_learning_rates or (trainer.head_learning_rate,):
-        for rate in learning_rates:
-            run = trainer.clone(learning_rate=rate, head_learning_rate=head_rate)
-            run.fit(topics_tr, qrels_tr, topics_va, qrels_va, corpus)
-            scores = run.validation_scores()
-            rows.append({"learning_rate": rate, "head_learning_rate": head_rate, **scores})
-            if best is None or scores[metric] > best.validation_scores()[metric]:
-                best = run
-    if best is None:
-        raise ValueError("learning_rates is empty")
-    return best, pd.DataFrame(rows)

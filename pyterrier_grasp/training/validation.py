@@ -38,7 +38,8 @@ class Validation:
     def __call__(self, encoder: DualEncoder) -> dict[str, float]:
         """Metrics by name: ``D_R@1``, ``S_R@1``, ``D+S_R@1`` (w = 0.1), ``D+S_w_R@1`` and ``w`` (``tune_w``), ...
 
-        Also ``text_active`` and ``image_active``, the shares of non-zero sparse dimensions, in [0, 1].
+        Also ``text_active`` and ``image_active``, the shares of non-zero sparse dimensions, in [0, 1]. A pair whose
+        score is not a number, as after a diverged training, counts as not found.
         """
         training = encoder.training
         encoder.eval()
@@ -86,9 +87,10 @@ class Validation:
             rows, column = scores[query_of[part]], column_of[part].unsqueeze(1)
             own = rows.gather(1, column)
             above = (rows > own) | ((rows == own) & (earlier < column))
-            ranks[part] = above.sum(1).cpu().numpy()
+            found = ~own.isnan().squeeze(1)
             if retrieved is not None:
-                ranks[part][~retrieved[query_of[part], column_of[part]].cpu().numpy()] = n_images
+                found &= retrieved[query_of[part], column_of[part]]
+            ranks[part] = torch.where(found, above.sum(1), n_images).cpu().numpy()
         relevant = np.bincount(queries, minlength=n_queries)
         best = np.full(n_queries, n_images)
         np.minimum.at(best, queries, ranks)

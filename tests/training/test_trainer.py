@@ -135,6 +135,19 @@ def test_grid_returns_the_best_run_and_a_table(toy, toy_backbone, toy_cache):
     assert trainer.model is None
 
 
+def test_a_diverged_training_is_an_error_and_loses_the_grid(toy, toy_backbone, toy_cache):
+    trainer = GraspTrainer(
+        toy_backbone, method="dense", epochs=1, batch_size=20, cache_dir=toy_cache, verbose=False, device="cpu"
+    )
+    frames = toy.train.topics, toy.train.qrels, toy.val.topics, toy.val.qrels, [toy.train, toy.val]
+    with pytest.raises(FloatingPointError, match="diverged.*learning_rate"):
+        trainer.clone(learning_rate=1e30).fit(*frames)
+    best, table = learning_rate_grid(trainer, *frames, learning_rates=(1e30, 1e-3))
+    assert best.learning_rate == 1e-3 and table["D_R@1"].isna().tolist() == [True, False]
+    with pytest.raises(FloatingPointError, match="every rate"):
+        learning_rate_grid(trainer, *frames, learning_rates=(1e30,))
+
+
 # -- as a transformer ------------------------------------------------------------------------------------------
 
 
@@ -201,6 +214,8 @@ def test_missing_corpus_and_images_are_named(toy, toy_backbone, toy_cache):
         fit_frames(toy, toy_backbone, toy_cache, corpus=None)
     with pytest.raises(ValueError, match="24 of 24 images in the qrels are not in the corpus"):
         fit_frames(toy, toy_backbone, toy_cache, corpus=[toy.val])
+    with pytest.raises(ValueError, match="'text': 'a dog'.*docno and path"):
+        fit_frames(toy, toy_backbone, toy_cache, corpus=[{"docno": "1", "text": "a dog"}])
 
 
 def test_missing_columns_and_unlabelled_topics_are_named(toy, toy_backbone, toy_cache):
@@ -208,6 +223,10 @@ def test_missing_columns_and_unlabelled_topics_are_named(toy, toy_backbone, toy_
         fit_frames(toy, toy_backbone, toy_cache, topics=toy.train.topics[["qid"]])
     with pytest.raises(ValueError, match="none of the 120 topics has a relevant image"):
         fit_frames(toy, toy_backbone, toy_cache, qrels=toy.val.qrels)
+    with pytest.raises(ValueError, match="qids look like 0 and '0'"):
+        numbers = range(len(toy.train.topics))
+        topics = toy.train.topics.assign(qid=numbers)
+        fit_frames(toy, toy_backbone, toy_cache, topics, toy.train.qrels.assign(qid=[str(n) for n in numbers]))
 
 
 def test_a_corpus_may_be_an_iterator(toy, toy_backbone, toy_cache):
@@ -227,6 +246,16 @@ def test_wrong_arguments_are_named(toy, toy_backbone):
         GraspTrainer(toy_backbone)
     with pytest.raises(ValueError, match="precision is 'int8'"):
         GraspTrainer(toy_backbone, toy.space, precision="int8")
+    with pytest.raises(TypeError, match=r"Backbone.load\('scenes'\)"):
+        GraspTrainer("scenes", method="dense")
+    with pytest.raises(TypeError, match="ConceptSpace.load"):
+        GraspTrainer(toy_backbone, "scenes.concepts")
+    for arguments in ({"epochs": 0}, {"max_steps": 0}, {"batch_size": 0}, {"device": "gpu"}):
+        with pytest.raises(ValueError, match=f"{next(iter(arguments))} is"):
+            GraspTrainer(toy_backbone, toy.space, **arguments)
+    for rate in (-1e-3, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="head_learning_rate is"):
+            GraspTrainer(toy_backbone, toy.space, head_learning_rate=rate)
     with pytest.raises(ValueError, match="resume=True needs output_dir"):
         GraspTrainer(toy_backbone, toy.space, resume=True)
     with pytest.raises(ValueError, match="needs both topics and qrels"):

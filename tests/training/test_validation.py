@@ -54,6 +54,11 @@ def test_ties_are_broken_by_docno_descending(validation, toy):
     assert {name.removeprefix("T_"): value for name, value in figures.items()} == pytest.approx(expected)
 
 
+def test_scores_that_are_no_numbers_find_nothing(validation):
+    scores = torch.full((len(validation.pairs.qids), len(validation.pairs.docnos)), torch.nan)
+    assert set(validation._measures("T", scores).values()) == {0.0}
+
+
 def test_several_relevant_images_count_as_trec_recall_does(validation, toy):
     qrels = pd.concat([toy.val.qrels, toy.val.qrels.assign(docno=np.roll(toy.val.qrels["docno"], 7))])
     pairs = validation.pairs
