@@ -10,6 +10,7 @@ import numpy as np
 import pyterrier as pt
 import scipy.sparse as sp
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from pyterrier_grasp.backbones import Backbone, TokenStates
@@ -203,6 +204,7 @@ class GraspModel(pt.Artifact):
             "version": _FORMAT_VERSION,
             "backbone": self.backbone.spec(),
             "backbone_fingerprint": self.backbone.fingerprint,
+            "space_fingerprint": None if self.space is None else self.space.fingerprint,
             "method": self.method.name,
             "options": self.method.options(),
             "w": self.w,
@@ -233,12 +235,12 @@ class GraspModel(pt.Artifact):
 
         Raises:
             FileNotFoundError: If the folder or one of its files is missing.
-            ValueError: If the backbone is not the one the model was trained on.
+            ValueError: If a file is damaged, or backbone or concepts are not those the model was trained on.
         """
         path = Path(path)
         if not (path / "config.json").is_file():
             raise FileNotFoundError(f"{path} holds no GRASP model (config.json is missing)")
-        config = json.loads((path / "config.json").read_text(encoding="utf-8"))
+        config = _read_config(path / "config.json")
         if config["version"] > _FORMAT_VERSION:
             raise ValueError(f"{path} has model format {config['version']}; this version reads up to {_FORMAT_VERSION}")
         if not (path / "model.safetensors").is_file():
@@ -252,7 +254,25 @@ class GraspModel(pt.Artifact):
             )
         method = load_method(config["method"], config["options"])
         space = ConceptSpace(path / "space") if method.needs_space else None
+        if space is not None and space.fingerprint != config["space_fingerprint"]:
+            raise ValueError(
+                f"the concepts in {path / 'space'} were edited after the training, and the weights no longer belong to "
+                "them; put the old files back, or train on the edited space"
+            )
         encoder = method.build(backbone, space, seed=0)
-        encoder.load_state_dict(load_file(path / "model.safetensors"))
+        try:
+            encoder.load_state_dict(load_file(path / "model.safetensors"))
+        except (SafetensorError, RuntimeError) as error:
+            raise ValueError(f"{path / 'model.safetensors'} is damaged or of another model: {error}") from error
         model = cls(backbone, method, encoder, space, w=config["w"], metrics=config["metrics"], path=path)
         return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if "backbone_fingerprint" not in config:
+        raise ValueError(f"{path} is not the configuration of a GRASP model")
+    return config

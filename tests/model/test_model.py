@@ -83,6 +83,28 @@ def test_missing_files_are_named(saved, part):
         GraspModel.load(saved)
 
 
+@pytest.mark.parametrize("part", ["config.json", "model.safetensors", "space/concepts.jsonl", "space/pt_meta.json"])
+def test_damaged_files_are_named(saved, part):
+    content = (saved / part).read_bytes()
+    (saved / part).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match=part):
+        GraspModel.load(saved, device="cpu")
+
+
+def test_concepts_edited_after_the_training_are_refused(saved):
+    file = saved / "space" / "concepts.jsonl"
+    first, second, *others = file.read_text().splitlines(keepends=True)
+    for lines in ([second, first, *others], [second, *others]):
+        file.write_text("".join(lines))
+        with pytest.raises(ValueError, match="edited after the training"):
+            GraspModel.load(saved, device="cpu")
+
+
+def test_a_folder_of_another_model_is_refused(toy_backbone):
+    with pytest.raises(ValueError, match="not the configuration of a GRASP model"):
+        GraspModel.load(toy_backbone.spec()["text"])
+
+
 def test_another_backbone_is_refused(saved, toy_backbone):
     other = Backbone.from_spec(toy_backbone.spec() | {"image_pool": "cls"}, device="cpu")
     with pytest.raises(ValueError, match="was trained on backbone"):
