@@ -78,6 +78,7 @@ class Validation:
     def _measures(self, name: str, scores: Tensor, retrieved: Tensor | None = None) -> dict[str, float]:
         """R@1, R@5 and RR@10 of ``scores`` ``[n_texts, n_images]``, averaged over queries."""
         n_queries, n_images = scores.shape
+        not_found = max(n_images, 10)  # beyond every cut-off, also where there are fewer images than that
         queries = self.pairs.text_index
         query_of, column_of = (torch.tensor(index, device=scores.device) for index in (queries, self.relevant))
         ranks = np.empty(len(queries), dtype=np.int64)
@@ -90,9 +91,9 @@ class Validation:
             found = ~own.isnan().squeeze(1)
             if retrieved is not None:
                 found &= retrieved[query_of[part], column_of[part]]
-            ranks[part] = torch.where(found, above.sum(1), n_images).cpu().numpy()
+            ranks[part] = torch.where(found, above.sum(1), not_found).cpu().numpy()
         relevant = np.bincount(queries, minlength=n_queries)
-        best = np.full(n_queries, n_images)
+        best = np.full(n_queries, not_found)
         np.minimum.at(best, queries, ranks)
         measures = {
             f"{name}_R@{k}": float((np.bincount(queries, ranks < k, n_queries) / relevant).mean()) for k in (1, 5)
