@@ -13,7 +13,7 @@ class IndexTransformer(pt.Transformer):
     """A transformer over a :class:`GraspIndex`.
 
     Two are equal if they are of one class and agree in the attributes named by ``_identity``, which are those that
-    change the result.
+    change the result. ``_method`` is the method of the index that makes one, for ``repr``.
     """
 
     index: Any

@@ -21,7 +21,16 @@ def _objects(values: list) -> np.ndarray:
     return out
 
 
-class VecLoader(IndexTransformer):
+class _Loader(IndexTransformer):
+    def __init__(self, index: GraspIndex) -> None:
+        self.index = index
+
+    def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
+        """Cut first, load then."""
+        return pt.RankCutoff(k) >> self
+
+
+class VecLoader(_Loader):
     """Adds ``doc_vec``, [d] float32, to a frame with ``docno``.
 
     Args:
@@ -29,9 +38,7 @@ class VecLoader(IndexTransformer):
     """
 
     schematic = {"label": "Load doc_vec", "help_url": None}
-
-    def __init__(self, index: GraspIndex) -> None:
-        self.index = index
+    _method = "vec_loader"
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Load.
@@ -48,15 +55,8 @@ class VecLoader(IndexTransformer):
             raise ValueError("the index has no dense vectors: its documents were indexed without doc_vec")
         return inp.assign(doc_vec=_objects(list(data.dense[data.rows(inp["docno"])])))
 
-    def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
-        """Cut first, load then."""
-        return pt.RankCutoff(k) >> self
 
-    def __repr__(self) -> str:
-        return f"{self.index!r}.vec_loader()"
-
-
-class ToksLoader(IndexTransformer):
+class ToksLoader(_Loader):
     """Adds ``toks``, dict concept name -> float, to a frame with ``docno``.
 
     Args:
@@ -64,9 +64,7 @@ class ToksLoader(IndexTransformer):
     """
 
     schematic = {"label": "Load toks", "help_url": None}
-
-    def __init__(self, index: GraspIndex) -> None:
-        self.index = index
+    _method = "toks_loader"
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """Load.
@@ -87,10 +85,3 @@ class ToksLoader(IndexTransformer):
             names = (data.concepts[i] for i in data.toks.ids[part])
             toks.append(dict(zip(names, data.toks.data[part].tolist(), strict=True)))
         return inp.assign(toks=_objects(toks))
-
-    def fuse_rank_cutoff(self, k: int) -> pt.Transformer | None:
-        """Cut first, load then."""
-        return pt.RankCutoff(k) >> self
-
-    def __repr__(self) -> str:
-        return f"{self.index!r}.toks_loader()"

@@ -97,7 +97,6 @@ class DenseRetriever(_Retriever):
     schematic = {"label": "Dense", "help_url": None}
     _columns = ["query_vec"]
     _identity = ("index", "num_results", "drop_query_vec")
-    _method = "dense"
 
     def _search(self, data: IndexData, batch: pd.DataFrame) -> list[Ranking]:
         return search_dense(data, dense_queries(data, batch["qid"], batch["query_vec"]), self.num_results)

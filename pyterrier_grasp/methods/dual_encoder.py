@@ -74,12 +74,11 @@ class DualEncoder(nn.Module):
         projection = self.projections[modality]
         sparse = sparse and len(self.heads) > 0
         if sparse and self.token_source == "projected":
-            projected = projection(tokens.states)
-            dense = self._pool(projected, tokens.mask, modality)
-            states = projected
+            states = projection(tokens.states)
+            dense = tokens._replace(states=states).pooled(self.pooling[modality])
         else:
             # The projection is affine and pooling an average, so pooling first gives the same vector for less work.
-            dense = projection(self._pool(tokens.states, tokens.mask, modality))
+            dense = projection(tokens.pooled(self.pooling[modality]))
             states = tokens.states
         dense = F.normalize(dense, dim=1)
         if not sparse:
@@ -91,12 +90,6 @@ class DualEncoder(nn.Module):
         raw = head(states, positions)
         cut = self.detach_grounding and self.training and states.requires_grad
         return Encoded(dense, raw, head(states.detach(), positions) if cut else raw)
-
-    def _pool(self, states: Tensor, mask: Tensor, modality: str) -> Tensor:
-        if self.pooling[modality] == "cls":
-            return states[:, 0]
-        weight = mask.unsqueeze(2).to(states.dtype)
-        return (states * weight).sum(1) / weight.sum(1).clamp_min(1.0)
 
     def _positions(self, tokens: TokenStates) -> Tensor:
         if not self.exclude_special:

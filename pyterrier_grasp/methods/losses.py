@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pyterrier_grasp.methods.concept_head import activate
+
 
 def contrastive(logits: Tensor, excluded: Tensor | None = None) -> Tensor:
     """``L_CL`` of Eq. 2: InfoNCE over in-batch candidates, mean over the batch and both directions.
@@ -48,7 +50,7 @@ def grounding(raw: Tensor, labels: Tensor, pos_weight: Tensor | None, reduction:
         bce_input: What the paper's ``z`` means inside BCE. ``logit``: ``raw`` is the logit (z > 0 iff p > 0.5);
             ``z``: ``log(1 + relu(raw))`` is the logit; ``prob``: ``1 - exp(-z)`` is the probability.
     """
-    activated = torch.log1p(torch.relu(raw))
+    activated = activate(raw)
     if bce_input == "prob":
         # -log(1 - p) = z exactly, and log p = log(1 - exp(-z)).
         weight = 1.0 if pos_weight is None else pos_weight

@@ -1,5 +1,6 @@
 """What PyTerrier expects of every transformer: inspection, columns, compilation, identity, no mutation."""
 
+import numpy as np
 import pandas as pd
 import pyterrier as pt
 import pytest
@@ -147,6 +148,16 @@ def test_rank_cutoff_is_pushed_into_the_retriever(index, queries, model):
     pd.testing.assert_frame_equal(pipeline.compile()(topics), pipeline(topics))
     loading = Encoder(queries) >> index.dense(20) >> index.vec_loader() >> index.toks_loader() % 2
     pd.testing.assert_frame_equal(loading.compile()(topics), loading(topics))
+
+
+def test_settings_out_of_range(index, queries):
+    assert len(index.dense(num_results=np.int64(2))(queries.head(1))) == 2
+    for num_results in (0, -1, 2.0, True, "2", None):
+        with pytest.raises(ValueError, match="num_results must be a whole number"):
+            index.dense(num_results=num_results)
+    for w in (None, "0.1", float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="w must be a finite number"):
+            index.fused(w=w)(queries)
 
 
 @pytest.mark.parametrize("kind", RETRIEVERS)
