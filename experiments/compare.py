@@ -120,20 +120,24 @@ def compare(dense: ptg.GraspModel, grasp: ptg.GraspModel, test: Any, report: Rep
 
 def build_index(model: ptg.GraspModel, split: Any, folder: Path) -> Any:
     """Index the images of a split, going on with an index left half-way."""
-    index = ptg.GraspIndex(folder / f"{model.fingerprint}.index")
+    index = ptg.GraspIndex(folder / f"{model.fingerprint}.index", verbose=False)
     if not index.built():
         (model.doc_encoder() >> index).index(index.missing(split.get_corpus_iter(verbose=False)))
     return index
 
 
 def show(table: pd.DataFrame) -> str:
-    """The table as text: measures in percent, p-values with three digits."""
-    columns = ["name", *(str(measure) for measure in MEASURES)]
-    columns += [column for column in table.columns if "p-value" in column]
-    shown = table[columns].copy()
+    """The table as text: measures in percent, and the p-values of R@1 (against D0, the same after Holm, against D)."""
+    shown = pd.DataFrame({"name": table["name"]})
     for measure in MEASURES:
-        shown[str(measure)] = shown[str(measure)].map(lambda value: f"{100 * value:.2f}")
-    return shown.to_string(index=False, float_format=lambda value: f"{value:.2g}", na_rep="")
+        shown[str(measure)] = table[str(measure)].map(lambda value: f"{100 * value:.2f}")
+    for title, column in (
+        ("p v. D0", "R@1 p-value"),
+        ("Holm", "R@1 p-value corrected"),
+        ("p v. D", "R@1 p-value v. D"),
+    ):
+        shown[title] = table[column].map(lambda value: "" if pd.isna(value) else f"{value:.2g}")
+    return shown.to_string(index=False)
 
 
 def grounding(
