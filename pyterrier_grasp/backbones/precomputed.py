@@ -18,6 +18,7 @@ from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.projections import copy_linear, random_projections
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore
+from pyterrier_grasp.ids import first_repeated
 
 _SAMPLE_ROWS = 64
 
@@ -185,9 +186,8 @@ def _read_states(folder: Path) -> tuple[np.ndarray, list[str]]:
         raise ValueError(f"{folder}: ids.txt has {len(names)} lines, but states.npy has {len(array)} rows")
     if done.isdigit() and int(done) < len(names):
         raise ValueError(f"{folder} is incomplete: progress.txt says that {done} of {len(names)} images are done")
-    if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    twice = first_repeated(names)
+    if twice is not None:
         raise ValueError(f"{folder / 'ids.txt'} has the file name {twice!r} twice")
     return array, names
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
 
 from pyterrier_grasp.concepts.triplets import Triplet, read_rows
+from pyterrier_grasp.ids import first_repeated
 
 
 class CaptionTriplets(TypedDict):
@@ -46,7 +47,7 @@ def captions(dataset: Any) -> list[CaptionText]:
         One row for each caption and relevant image, in the order of the topics.
 
     Raises:
-        ValueError: If a qid occurs twice in the topics, or a caption has no relevant image.
+        ValueError: If a qid occurs twice in the topics, or a caption is no string or has no relevant image.
     """
     topics, qrels = dataset.get_topics(), dataset.get_qrels()
     images: dict[str, list[str]] = {}
@@ -54,19 +55,19 @@ def captions(dataset: Any) -> list[CaptionText]:
         if label > 0:
             images.setdefault(str(qid), []).append(str(docno))
     qids = [str(qid) for qid in topics["qid"]]
-    if len(set(qids)) < len(qids):
-        repeated = next(qid for qid in qids if qids.count(qid) > 1)
+    repeated = first_repeated(qids)
+    if repeated is not None:
         raise ValueError(f"the qid {repeated!r} occurs twice in the topics of {dataset!r}")
     lonely = [qid for qid in qids if qid not in images]
     if lonely:
         raise ValueError(
             f"{len(lonely)} of {len(qids)} captions of {dataset!r} have no relevant image in the qrels: {lonely[:3]}"
         )
-    return [
-        CaptionText(qid, docno, str(text))
-        for qid, text in zip(qids, topics["query"], strict=True)
-        for docno in images[qid]
-    ]
+    texts = topics["query"].tolist()
+    for qid, text in zip(qids, texts, strict=True):
+        if not isinstance(text, str):
+            raise ValueError(f"the caption {qid!r} of {dataset!r} is {text!r}, which is not a string")
+    return [CaptionText(qid, docno, text) for qid, text in zip(qids, texts, strict=True) for docno in images[qid]]
 
 
 class TripletFile:

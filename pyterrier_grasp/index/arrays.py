@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse as sp
 
+from pyterrier_grasp.ids import first_repeated
 from pyterrier_grasp.index.documents import check_docno, check_names
 from pyterrier_grasp.index.writer import IndexWriter, Shard, remove_index
 
@@ -25,9 +26,8 @@ def index_arrays(
 ) -> None:
     """Write an index from arrays; see :meth:`GraspIndex.add_arrays`. Remains of an interrupted run are removed."""
     docnos = [check_docno(docno) for docno in docnos]
-    if len(set(docnos)) < len(docnos):
-        seen: set[str] = set()
-        twice = next(docno for docno in docnos if docno in seen or seen.add(docno))  # type: ignore[func-returns-value]
+    twice = first_repeated(docnos)
+    if twice is not None:
         raise ValueError(f"duplicate docno {twice!r}: each document is indexed once")
     if not docnos:
         raise ValueError(f"no documents to index in {folder}")
@@ -64,8 +64,9 @@ def _check_sparse(
     if sparse.shape != (n, len(names)):
         raise ValueError(f"sparse must have shape [{n}, {len(names)}] (documents, names), got {list(sparse.shape)}")
     check_names(names, "names")
-    if len(set(names)) < len(names):
-        raise ValueError("names holds a name twice")
+    twice = first_repeated(names)
+    if twice is not None:
+        raise ValueError(f"names holds {twice!r} twice")
     order = np.argsort(np.array(names, dtype=object), kind="stable")
     with np.errstate(over="ignore"):
         toks = sp.csr_array(sparse, dtype=np.float32, copy=True)[:, order]

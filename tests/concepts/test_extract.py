@@ -41,6 +41,14 @@ def test_a_repeated_qid_is_an_error(dataset, monkeypatch):
         captions(dataset)
 
 
+def test_a_caption_without_text_is_an_error(dataset, monkeypatch):
+    topics = dataset.get_topics()
+    topics.loc[1, "query"] = None
+    monkeypatch.setattr(dataset, "get_topics", lambda: topics)
+    with pytest.raises(ValueError, match="caption '1' .* is nan, which is not a string|is None"):
+        captions(dataset)
+
+
 def test_file_gives_what_it_holds(dataset, write_rows):
     path = write_rows([*reversed(rows_of(dataset.images)), {"sentid": 99, "imgid": 50, "triplets": []}, ""])
     extractor = TripletFile(path)
