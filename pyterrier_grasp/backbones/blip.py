@@ -1,28 +1,23 @@
 """BLIP retrieval models of the transformers library, corrected to give the numbers of the original."""
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import BlipConfig, BlipForImageTextRetrieval
-from typing_extensions import Self
 
 from pyterrier_grasp.backbones import pretrained
-from pyterrier_grasp.backbones.base import Backbone, ImageSource
 from pyterrier_grasp.backbones.captions import blip_caption
 from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.images import CLIP_MEAN, CLIP_STD, Preprocess
-from pyterrier_grasp.backbones.projections import copy_linear
-from pyterrier_grasp.backbones.states import TokenStates
+from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.backbones.towers import ImageTower, TextTower
 
 VISION_EPS = 1e-6
 
 
-class BlipBackbone(Backbone):
+class BlipBackbone(TowerBackbone):
     """The two towers of a ``BlipForImageTextRetrieval`` and its projections.
 
     Differs from a plain load in the places where the library departs from the original (Li et al., 2022): the
@@ -84,27 +79,6 @@ class BlipBackbone(Backbone):
 
     def spec(self) -> dict[str, Any]:
         return {"kind": self.kind, "source": self.source, **self._options}
-
-    def encode_text(self, texts: Sequence[str]) -> TokenStates:
-        return self._text.encode(texts)
-
-    def encode_images(self, images: Sequence[ImageSource]) -> TokenStates:
-        return self._image.encode(images)
-
-    def text_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[0])
-
-    def image_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[1])
-
-    def to(self, device: torch.device | str) -> Self:
-        self._image.model.to(device)
-        self._text.model.to(device)
-        return self
-
-    @property
-    def device(self) -> torch.device:
-        return self._text.device
 
     def _compute_fingerprint(self) -> str:
         return digest(

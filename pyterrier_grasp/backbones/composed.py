@@ -2,7 +2,6 @@
 
 import inspect
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,18 @@ from transformers import PreTrainedModel
 from typing_extensions import Self
 
 from pyterrier_grasp.backbones import pretrained
-from pyterrier_grasp.backbones.base import FOLDER_FILE, Backbone, ImageSource
+from pyterrier_grasp.backbones.base import FOLDER_FILE, Backbone
 from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.images import Preprocess
-from pyterrier_grasp.backbones.projections import copy_linear, random_projections
-from pyterrier_grasp.backbones.states import TokenStates
+from pyterrier_grasp.backbones.projections import random_projections
+from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.backbones.towers import ImageTower, TextTower
 from pyterrier_grasp.folders import whole_folder
 
 DEFAULT_MAX_LENGTH = 64
 
 
-class ComposedBackbone(Backbone):
+class ComposedBackbone(TowerBackbone):
     """A vision encoder and a text encoder that need not know each other.
 
     Args:
@@ -172,27 +171,6 @@ class ComposedBackbone(Backbone):
             "seed": self._seed,
             "max_text_length": self._text.max_length,
         }
-
-    def encode_text(self, texts: Sequence[str]) -> TokenStates:
-        return self._text.encode(texts)
-
-    def encode_images(self, images: Sequence[ImageSource]) -> TokenStates:
-        return self._image.encode(images)
-
-    def text_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[0])
-
-    def image_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[1])
-
-    def to(self, device: torch.device | str) -> Self:
-        self._image.model.to(device)
-        self._text.model.to(device)
-        return self
-
-    @property
-    def device(self) -> torch.device:
-        return self._text.device
 
     def _compute_fingerprint(self) -> str:
         return digest(

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
 from typing_extensions import Self
 
 from pyterrier_grasp.backbones import pretrained
-from pyterrier_grasp.backbones.base import Backbone, ImageSource
+from pyterrier_grasp.backbones.base import ImageSource
 from pyterrier_grasp.backbones.composed import default_text_pool, load_text_tower
 from pyterrier_grasp.backbones.hashing import digest
-from pyterrier_grasp.backbones.projections import copy_linear, random_projections
+from pyterrier_grasp.backbones.projections import random_projections
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore
+from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.ids import first_repeated
 
 _SAMPLE_ROWS = 64
 
 
-class StatesBackbone(Backbone):
+class StatesBackbone(TowerBackbone):
     """Image states from a folder, found by file name, and a text encoder.
 
     The folder holds ``states.npy`` (float16 or float32 ``[n, L, D]``, memory-mapped), ``ids.txt`` (n lines, the file
@@ -102,9 +102,6 @@ class StatesBackbone(Backbone):
             "max_text_length": self._text.max_length,
         }
 
-    def encode_text(self, texts: Sequence[str]) -> TokenStates:
-        return self._text.encode(texts)
-
     def encode_images(self, images: Sequence[ImageSource]) -> TokenStates:
         """Looks up the states of images by file name.
 
@@ -134,19 +131,9 @@ class StatesBackbone(Backbone):
         """The precomputed states, keyed by file name."""
         return self._store
 
-    def text_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[0])
-
-    def image_projection(self) -> nn.Linear:
-        return copy_linear(self._projections[1])
-
     def to(self, device: torch.device | str) -> Self:
         self._text.model.to(device)
         return self
-
-    @property
-    def device(self) -> torch.device:
-        return self._text.device
 
     def _compute_fingerprint(self) -> str:
         return digest(
