@@ -26,7 +26,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
         if path.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
             os.replace(path, old)
-            os.replace(staging, path)
+            try:
+                os.replace(staging, path)
+            except OSError:
+                os.replace(old, path)
+                raise
             shutil.rmtree(old)
         else:
             os.replace(staging, path)

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+from pathlib import Path
 
 # Read when the libraries are imported, so they come before any of them.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -136,6 +137,15 @@ def toy_model(fit):
 def toy_dense_model(fit):
     """A dense model trained for two epochs."""
     return fit(method="dense").model
+
+
+@pytest.fixture
+def shared():
+    """Folder of the real photos; a test that asks for it is skipped where there is none."""
+    root = Path(os.environ.get("GRASP_SHARED", Path(__file__).parents[2] / "shared"))
+    if not root.is_dir():
+        pytest.skip("no shared data (set GRASP_SHARED)")
+    return root
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,4 @@
 import json
-import os
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -60,11 +58,3 @@ def write_rows(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def shared():
-    root = Path(os.environ.get("GRASP_SHARED", Path(__file__).parents[3] / "shared"))
-    if not root.is_dir():
-        pytest.skip("no shared data (set GRASP_SHARED)")
-    return root

@@ -1,6 +1,5 @@
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -50,13 +49,3 @@ def karpathy(tmp_path):
 def fresh_id():
     """An id not yet registered: ir_datasets' registry lives as long as the process."""
     return f"made-up-{next(_ids)}"
-
-
-@pytest.fixture
-def shared():
-    import os
-
-    root = Path(os.environ.get("GRASP_SHARED", Path(__file__).parents[3] / "shared"))
-    if not root.is_dir():
-        pytest.skip("no shared data (set GRASP_SHARED)")
-    return root
