@@ -49,7 +49,8 @@ class _Encoder(pt.Transformer):
             names to positive floats whose dot product is the sparse score.
 
         Raises:
-            ValueError: If an input is missing (not a string), or an image cannot be read.
+            ValueError: If an input is missing (not a string), or an image cannot be read; names it.
+            FileNotFoundError: If an image file is missing; names it.
         """
         pt.validate.columns(inp, includes=[self._input], context=self)
         columns = self._encode(inp[self._input].tolist())

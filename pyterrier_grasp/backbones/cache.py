@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from pyterrier_grasp.backbones.base import Backbone
 from pyterrier_grasp.backbones.statefiles import StateFiles

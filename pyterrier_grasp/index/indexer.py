@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyterrier as pt
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from pyterrier_grasp.index.documents import parse_document
 from pyterrier_grasp.index.writer import IndexWriter, remove_index, sole_writer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 import pyterrier as pt
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from pyterrier_grasp.index.base import IndexTransformer, check_num_results, check_w, cut_off
 from pyterrier_grasp.index.frames import empty_results, results_frame

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from filelock import FileLock, Timeout
 from scipy import sparse
-from tqdm import tqdm
+from tqdm.auto import tqdm
 
 from pyterrier_grasp.index import kernels
 from pyterrier_grasp.index.documents import Document
