@@ -10,6 +10,7 @@ import numpy as np
 import pyterrier as pt
 import scipy.sparse as sp
 import torch
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
@@ -149,10 +150,12 @@ class GraspModel(pt.Artifact):
 
     def encode_texts(self, texts: Sequence[str], *, sparse: bool = True) -> tuple[np.ndarray, Any]:
         """One batch of texts through backbone and heads; see :meth:`encode_states`."""
+        _check_batch("texts", texts)
         return self.encode_states(self.backbone.encode_text(list(texts)), "text", sparse=sparse)
 
     def encode_images(self, images: Sequence[Any], *, sparse: bool = True) -> tuple[np.ndarray, Any]:
         """One batch of images (paths or ``PIL.Image``) through backbone and heads; see :meth:`encode_states`."""
+        _check_batch("images", images)
         return self.encode_states(self.backbone.encode_images(list(images)), "image", sparse=sparse)
 
     def to_toks(self, vectors: sp.csr_array) -> list[dict[str, float]]:
@@ -173,8 +176,14 @@ class GraspModel(pt.Artifact):
         Args:
             item: A text, or an image as ``pathlib.Path`` or ``PIL.Image.Image``.
             top: How many; None for all active ones.
+
+        Raises:
+            ValueError: If the model has no sparse branch, or an image cannot be read.
+            TypeError: If ``item`` is neither a text nor an image.
         """
         self._require_concepts()
+        if not isinstance(item, str | Path | Image.Image):
+            raise TypeError(f"item is {item!r}; give a text (str) or an image (pathlib.Path or PIL.Image.Image)")
         _, sparse = self.encode_texts([item]) if isinstance(item, str) else self.encode_images([item])
         return list(self.to_toks(sparse)[0].items())[:top]
 
@@ -266,6 +275,11 @@ class GraspModel(pt.Artifact):
             raise ValueError(f"{path / 'model.safetensors'} is damaged or of another model: {error}") from error
         model = cls(backbone, method, encoder, space, w=config["w"], metrics=config["metrics"], path=path)
         return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _check_batch(name: str, batch: Any) -> None:
+    if isinstance(batch, str):  # it would be taken letter by letter
+        raise TypeError(f"{name} is the string {batch!r}; give a list of them")
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -53,6 +53,14 @@ def test_vectors_have_unit_length_and_toks_are_positive(toy_model, toy):
             assert list(toks.values()) == sorted(toks.values(), reverse=True)
 
 
+def test_one_string_is_no_batch_and_a_number_no_item(toy_model):
+    for encode in (toy_model.encode_texts, toy_model.encode_images):
+        with pytest.raises(TypeError, match="the string 'a dog'; give a list"):
+            encode("a dog")
+    with pytest.raises(TypeError, match="item is 42"):
+        toy_model.concepts(42)
+
+
 def test_fingerprints_tell_models_apart(toy_model, toy_dense_model, fit):
     assert len({toy_model.fingerprint, toy_dense_model.fingerprint, fit(seed=9).model.fingerprint}) == 3
 
