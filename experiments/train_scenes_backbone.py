@@ -238,7 +238,8 @@ def train(options: argparse.Namespace) -> dict:
     print(f"drew the images in {time.time() - started:.0f} s", flush=True)
 
     tokenizer = build_tokenizer([text for texts in captions for text in texts])
-    towers = Towers(len(tokenizer), options.embed_dim).to(memory_format=torch.channels_last)
+    towers = Towers(len(tokenizer), options.embed_dim)
+    towers.image.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     decay = [p for p in towers.parameters() if p.ndim > 1]
     plain = [p for p in towers.parameters() if p.ndim <= 1]
     groups = [{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
