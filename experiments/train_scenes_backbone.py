@@ -239,7 +239,7 @@ def train(options: argparse.Namespace) -> dict:
 
     tokenizer = build_tokenizer([text for texts in captions for text in texts])
     towers = Towers(len(tokenizer), options.embed_dim)
-    towers.image.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    towers.image.to(memory_format=torch.channels_last)  # type: ignore[call-arg]
     decay = [p for p in towers.parameters() if p.ndim > 1]
     plain = [p for p in towers.parameters() if p.ndim <= 1]
     groups = [{"params": decay, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
