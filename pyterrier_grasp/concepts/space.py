@@ -73,6 +73,7 @@ class ConceptSpace(pt.Artifact):
         path: str | Path,
         *,
         min_df: int = 1,
+        max_df: float = 1.0,
         kinds: Sequence[str] = KINDS,
         overwrite: bool = False,
         verbose: bool = False,
@@ -87,6 +88,8 @@ class ConceptSpace(pt.Artifact):
             extractor: Yields the triplets of the captions, such as ``TripletFile(path)``.
             path: The folder to write. It gets its name only when it is whole.
             min_df: Smallest number of training images that a concept must occur in.
+            max_df: Largest share of training images that a concept may occur in, in (0, 1]. A concept of nearly every
+                image, such as the relation "is", tells none apart.
             kinds: ``("entity", "relation")`` or one of them.
             overwrite: Whether a concept space at ``path`` is replaced.
             verbose: Whether to show progress.
@@ -103,8 +106,8 @@ class ConceptSpace(pt.Artifact):
         storage.check_target(Path(path), overwrite=overwrite)  # before the extraction, which may take hours
         rows = tqdm(extractor.extract(dataset), desc="triplets", unit="caption", disable=not verbose)
         corpus = Corpus(list(rows))
-        vocabulary = mine(corpus, min_df=min_df, kinds=kinds)
-        meta = {"min_df": int(min_df), "extractor": type(extractor).__name__}
+        vocabulary = mine(corpus, min_df=min_df, max_df=max_df, kinds=kinds)
+        meta = {"min_df": int(min_df), "max_df": float(max_df), "extractor": type(extractor).__name__}
         _write(Path(path), vocabulary, corpus, meta, overwrite=overwrite)
         return cls(path)
 
@@ -119,7 +122,7 @@ class ConceptSpace(pt.Artifact):
             FileExistsError: If ``path`` exists (and ``overwrite`` is false, or it holds other files too).
             ValueError: If the stored triplets changed after this space was opened.
         """
-        meta: dict[str, Any] = {k: self._meta[k] for k in ("min_df", "extractor") if k in self._meta}
+        meta: dict[str, Any] = {k: self._meta[k] for k in ("min_df", "max_df", "extractor") if k in self._meta}
         _write(Path(path), self._vocabulary, self._corpus, meta, overwrite=overwrite)
 
     @property

@@ -34,20 +34,25 @@ def concept_set(triplets):
 
 
 @settings(max_examples=60, deadline=None)
-@given(images=IMAGES, min_df=st.integers(1, 3), other=st.lists(TRIPLETS, max_size=4))
-def test_against_sets(images, min_df, other):
+@given(
+    images=IMAGES,
+    min_df=st.integers(1, 3),
+    max_df=st.sampled_from([0.5, 0.9, 1.0]),
+    other=st.lists(TRIPLETS, max_size=4),
+)
+def test_against_sets(images, min_df, max_df, other):
     rows = Rows(images)
     text_sets = {row["qid"]: concept_set(row["triplets"]) for row in rows.rows}
     image_sets = defaultdict(set)
     for row in rows.rows:
         image_sets[row["docno"]] |= text_sets[row["qid"]]
     df = {c: sum(c in s for s in image_sets.values()) for s in image_sets.values() for c in s}
-    kept = sorted((c for c in df if df[c] >= min_df), key=lambda c: (c[0], -df[c], c[1]))
+    kept = sorted((c for c in df if min_df <= df[c] <= max_df * len(images)), key=lambda c: (c[0], -df[c], c[1]))
     if not kept:
         return
 
     with TemporaryDirectory() as folder:
-        built = ConceptSpace.build(None, rows, Path(folder) / "space", min_df=min_df)
+        built = ConceptSpace.build(None, rows, Path(folder) / "space", min_df=min_df, max_df=max_df)
         for space in (built, ConceptSpace.load(Path(folder) / "space")):
             assert [(c.kind, c.name) for c in space.concepts] == kept
             assert space.df.tolist() == [df[c] for c in kept]

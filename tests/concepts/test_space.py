@@ -100,10 +100,17 @@ def test_min_df_and_kinds(dataset, extractor, tmp_path):
     assert space.names == ["dog"] and space.n_images == 3
     space = ConceptSpace.build(dataset, extractor, tmp_path / "b", kinds=("relation",))
     assert set(space.kinds) == {"relation"} and "kick" in space.names
-    with pytest.raises(ValueError, match="at least 4 of the 3 images .*most frequent one is in 2"):
+    with pytest.raises(ValueError, match="at least 4 and at most 3 of the 3 images .*most frequent one is in 2"):
         ConceptSpace.build(dataset, extractor, tmp_path / "c", min_df=4)
-    for options in ({"min_df": 0}, {"min_df": 1.5}, {"kinds": ()}, {"kinds": ("verb",)}):
-        with pytest.raises(ValueError, match="min_df must|kinds must"):
+    for options in (
+        {"min_df": 0},
+        {"min_df": 1.5},
+        {"max_df": 0},
+        {"max_df": 1.1},
+        {"kinds": ()},
+        {"kinds": ("verb",)},
+    ):
+        with pytest.raises(ValueError, match="min_df must|max_df must|kinds must"):
             ConceptSpace.build(dataset, extractor, tmp_path / "c", **options)
     assert not (tmp_path / "c").exists()
 
