@@ -14,7 +14,7 @@ from experiments.report import Report, parser
 from pyterrier_grasp.datasets import scenes
 from pyterrier_grasp.training.pairs import cache_folder
 
-LEARNING_RATES = (1e-4, 1e-3)
+LEARNING_RATES = (1e-5, 1e-4, 1e-3, 1e-2)
 EPOCHS = 6
 # Chosen on scenes/val: the dense vectors have 16 dimensions, too few to read 100 concepts from.
 OPTIONS = {"token_source": "hidden"}

@@ -18,6 +18,18 @@ from pyterrier_grasp.datasets import scenes
 from pyterrier_grasp.methods.losses import contrastive
 
 
+def towers(folder: Path, embed_dim: int, temperature: float = 0.07) -> ComposedBackbone:
+    """The towers of a backbone folder, with mean pooling and no projections of their own."""
+    return ComposedBackbone(
+        folder / "image",
+        folder / "text",
+        embed_dim=embed_dim,
+        image_pool="mean",
+        text_pool="mean",
+        temperature=temperature,
+    )
+
+
 def pooled_states(backbone: ComposedBackbone, split: str, n: int | None = None) -> tuple[Tensor, Tensor]:
     """Mean states of the images, float ``[n, D]``, and of their captions, ``[n, captions, D]``."""
     images, texts = [], []
@@ -67,9 +79,7 @@ def main() -> None:
     arguments.add_argument("--steps", type=int, default=1500, help="steps (%(default)s)")
     args = arguments.parse_args()
     report = Report(args)
-    towers = {"image": str(args.backbone / "image"), "text": str(args.backbone / "text")}
-    pools = {"image_pool": "mean", "text_pool": "mean"}
-    backbone = ComposedBackbone(**towers, **pools, embed_dim=args.embed_dim)
+    backbone = towers(args.backbone, args.embed_dim)
 
     report.step("pooled states of the pretrain stream and of scenes/val")
     images, texts = pooled_states(backbone, scenes.PRETRAIN, args.images)
@@ -78,7 +88,7 @@ def main() -> None:
     image_projection, text_projection, temperature = fit(images, texts, args.embed_dim, args.steps, args.seed)
     recall = recall_at_1(image_projection, text_projection, val_images, val_texts)
     report.add("val_r1", recall)
-    shipped = ComposedBackbone(**towers, **pools, embed_dim=args.embed_dim, temperature=round(temperature, 4))
+    shipped = towers(args.backbone, args.embed_dim, round(temperature, 4))
     shipped.save(report.out / "backbone", half=True, text_projection=text_projection, image_projection=image_projection)
     report.step(f"R@1 on scenes/val {100 * recall:.1f} %; the backbone is in {report.out / 'backbone'}")
 
