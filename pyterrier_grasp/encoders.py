@@ -66,7 +66,7 @@ class _Encoder(pt.Transformer):
         toks: list[dict[str, float]] = []
         starts = range(0, len(distinct), self.batch_size)
         for start in tqdm(starts, desc=str(self), unit="batch", disable=not self.verbose):
-            dense, sparse = self._encode_batch(distinct[start : start + self.batch_size], sparse_wanted)
+            dense, sparse = self._encode_batch(distinct[start : start + self.batch_size].tolist(), sparse_wanted)
             vectors.extend(dense)
             if sparse_wanted:
                 toks.extend(self.model.to_toks(sparse))

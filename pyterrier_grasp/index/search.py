@@ -97,17 +97,17 @@ def sparse_scores(data: IndexData, rows: np.ndarray, ids: np.ndarray, weights: n
 
 def _propose(data: IndexData, vectors: np.ndarray, queries: SparseQueries, w: float, k: int) -> list[np.ndarray]:
     """Documents that may be among the k best, for each query."""
-    dense = data.dense
-    assert dense is not None
+    dense, postings = data.dense, data.postings
+    if dense is None:
+        raise ValueError("the index has no dense vectors")
     n_queries, n = len(vectors), len(data.docnos)
     slack = 2 * _float32_error(data, vectors, queries, w)
     vectors32 = np.ascontiguousarray(vectors, dtype=np.float32)
     weights32 = (w * queries.weights).astype(np.float32)
-    use_postings = data.postings is not None and len(queries.ids) > 0 and w != 0.0
-    if use_postings:
-        assert data.postings is not None
-        cursor = data.postings.indptr[queries.ids]
-        ends = data.postings.indptr[queries.ids + 1]
+    if len(queries.ids) == 0 or w == 0.0:
+        postings = None
+    if postings is not None:
+        cursor, ends = postings.indptr[queries.ids], postings.indptr[queries.ids + 1]
     heaps = np.full((n_queries, k), -np.inf, np.float32)
     width = min(BLOCK, n)
     docs, found = np.empty((n_queries, width), np.int64), np.empty((n_queries, width), np.float32)
@@ -116,8 +116,7 @@ def _propose(data: IndexData, vectors: np.ndarray, queries: SparseQueries, w: fl
     for lo in range(0, n, BLOCK):
         hi = min(lo + BLOCK, n)
         scores = vectors32 @ dense[lo:hi].T
-        if use_postings:
-            assert data.postings is not None
+        if postings is not None:
             kernels.scatter_block(
                 scores,
                 lo,
@@ -127,8 +126,8 @@ def _propose(data: IndexData, vectors: np.ndarray, queries: SparseQueries, w: fl
                 weights32,
                 cursor,
                 ends,
-                data.postings.ids,
-                data.postings.data,
+                postings.ids,
+                postings.data,
             )
         kernels.propose(scores, lo, -np.inf, slack, heaps, docs, found, counts)
         for q in np.flatnonzero(counts).tolist():

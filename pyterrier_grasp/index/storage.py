@@ -93,7 +93,7 @@ class IndexData:
 
     def find(self, docnos: Any) -> np.ndarray:
         """Numbers of the given documents, -1 where an id is unknown. Returns [m] int64."""
-        return self._docno_lookup.get_indexer(np.asarray(docnos, dtype=object)).astype(np.int64)
+        return self._docno_lookup.get_indexer(pd.Index(docnos, dtype=object)).astype(np.int64)
 
     def rows(self, docnos: Any) -> np.ndarray:
         """Numbers of the given documents, [m] int64.
