@@ -85,8 +85,9 @@ class GraspModel(pt.Artifact):
     def fingerprint(self) -> str:
         """Stable id of everything that decides the vectors: backbone, weights, method and concepts; 16 hex digits."""
         if self._fingerprint is None:
+            options = {name: getattr(self.method, name) for name in self.method.encoding_options}
             digest = hashlib.sha256(self.backbone.fingerprint.encode())
-            digest.update(json.dumps([self.method.name, self.method.options()], sort_keys=True).encode())
+            digest.update(json.dumps([self.method.name, options], sort_keys=True).encode())
             digest.update((self.space.fingerprint if self.space is not None else "").encode())
             for name, tensor in sorted(self.encoder.state_dict().items()):
                 digest.update(f"{name}{tuple(tensor.shape)}".encode())

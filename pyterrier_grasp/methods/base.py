@@ -34,6 +34,8 @@ class Method(ABC):
 
     name: ClassVar[str]
     needs_space: ClassVar[bool]
+    encoding_options: ClassVar[tuple[str, ...]] = ()
+    """The options that change what a trained module encodes; the others only shape its training."""
 
     @abstractmethod
     def build(self, backbone: Backbone, space: ConceptSpace | None, seed: int) -> DualEncoder:

@@ -44,6 +44,7 @@ class Grasp(Method):
 
     name: ClassVar[str] = "grasp"
     needs_space: ClassVar[bool] = True
+    encoding_options: ClassVar[tuple[str, ...]] = ("similarity", "token_source", "normalise_tokens", "exclude_special")
 
     w: float = 0.1
     grounding_weight: float = 0.5

@@ -1,5 +1,6 @@
 """GraspModel on disk and as arrays."""
 
+import dataclasses
 import shutil
 
 import numpy as np
@@ -63,6 +64,15 @@ def test_one_string_is_no_batch_and_a_number_no_item(toy_model):
 
 def test_fingerprints_tell_models_apart(toy_model, toy_dense_model, fit):
     assert len({toy_model.fingerprint, toy_dense_model.fingerprint, fit(seed=9).model.fingerprint}) == 3
+
+
+def test_options_of_the_training_alone_do_not_change_the_fingerprint(toy_model):
+    def with_option(**options):
+        method = dataclasses.replace(toy_model.method, **options)
+        return GraspModel(toy_model.backbone, method, toy_model.encoder, toy_model.space).fingerprint
+
+    assert with_option(grounding_weight=3.0) == toy_model.fingerprint
+    assert with_option(similarity="dot") != toy_model.fingerprint
 
 
 def test_save_does_not_overwrite_unasked(toy_model, saved):
