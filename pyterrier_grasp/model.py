@@ -180,11 +180,11 @@ class GraspModel(pt.Artifact):
 
         Raises:
             ValueError: If the model has no sparse branch, or an image cannot be read.
-            TypeError: If ``item`` is neither a text nor an image.
+            ValueError: If ``item`` is neither a text nor an image.
         """
         self._require_concepts()
         if not isinstance(item, str | Path | Image.Image):
-            raise TypeError(f"item is {item!r}; give a text (str) or an image (pathlib.Path or PIL.Image.Image)")
+            raise ValueError(f"item is {item!r}; give a text (str) or an image (pathlib.Path or PIL.Image.Image)")
         _, sparse = self.encode_texts([item]) if isinstance(item, str) else self.encode_images([item])
         return list(self.to_toks(sparse)[0].items())[:top]
 
@@ -280,7 +280,7 @@ class GraspModel(pt.Artifact):
 
 def _check_batch(name: str, batch: Any) -> None:
     if isinstance(batch, str):  # it would be taken letter by letter
-        raise TypeError(f"{name} is the string {batch!r}; give a list of them")
+        raise ValueError(f"{name} is the string {batch!r}; give a list of them")
 
 
 def _read_config(path: Path) -> dict[str, Any]:

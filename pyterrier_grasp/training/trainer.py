@@ -93,9 +93,9 @@ class GraspTrainer(pt.Estimator):
     ) -> None:
         super().__init__()
         if not isinstance(backbone, Backbone):
-            raise TypeError(f"backbone is {backbone!r}; open it first: Backbone.load({backbone!r})")
+            raise ValueError(f"backbone is {backbone!r}; open it first: Backbone.load({backbone!r})")
         if space is not None and not isinstance(space, ConceptSpace):
-            raise TypeError(f"space is {space!r}; open it first: ConceptSpace.load({space!r})")
+            raise ValueError(f"space is {space!r}; open it first: ConceptSpace.load({space!r})")
         for name, number in (("epochs", epochs), ("max_steps", max_steps), ("batch_size", batch_size)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} is {number}; it must be at least 1")

@@ -56,9 +56,9 @@ def test_vectors_have_unit_length_and_toks_are_positive(toy_model, toy):
 
 def test_one_string_is_no_batch_and_a_number_no_item(toy_model):
     for encode in (toy_model.encode_texts, toy_model.encode_images):
-        with pytest.raises(TypeError, match="the string 'a dog'; give a list"):
+        with pytest.raises(ValueError, match="the string 'a dog'; give a list"):
             encode("a dog")
-    with pytest.raises(TypeError, match="item is 42"):
+    with pytest.raises(ValueError, match="item is 42"):
         toy_model.concepts(42)
 
 

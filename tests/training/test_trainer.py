@@ -246,9 +246,9 @@ def test_wrong_arguments_are_named(toy, toy_backbone):
         GraspTrainer(toy_backbone)
     with pytest.raises(ValueError, match="precision is 'int8'"):
         GraspTrainer(toy_backbone, toy.space, precision="int8")
-    with pytest.raises(TypeError, match=r"Backbone.load\('scenes'\)"):
+    with pytest.raises(ValueError, match=r"Backbone.load\('scenes'\)"):
         GraspTrainer("scenes", method="dense")
-    with pytest.raises(TypeError, match="ConceptSpace.load"):
+    with pytest.raises(ValueError, match="ConceptSpace.load"):
         GraspTrainer(toy_backbone, "scenes.concepts")
     for arguments in ({"epochs": 0}, {"max_steps": 0}, {"batch_size": 0}, {"device": "gpu"}):
         with pytest.raises(ValueError, match=f"{next(iter(arguments))} is"):
