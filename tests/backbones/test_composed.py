@@ -288,8 +288,6 @@ def test_pooled_states(vit):
 
 def test_the_shipped_backbone(photos):
     folder = Path(base.__file__).parent / "scenes"
-    if not folder.is_dir():
-        pytest.skip("the backbone folder 'scenes' is not in this checkout")
     backbone = Backbone.load("scenes", device="cpu")
     assert backbone.source == "scenes" and backbone.spec() == {"kind": "composed", "folder": "scenes"}
     assert backbone.encode_images(photos).states.shape[::2] == (6, backbone.image_dim)
