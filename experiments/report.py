@@ -57,6 +57,7 @@ class Report:
         self.out.mkdir(parents=True, exist_ok=True)
         self.settings = vars(args) | settings
         self.figures: dict[str, Any] = {}
+        self._commit = _git_commit()  # what was imported, whatever is committed while it runs
         self._start = time.perf_counter()
 
     def add(self, name: str, value: Any) -> None:
@@ -67,7 +68,7 @@ class Report:
             "seconds": round(time.perf_counter() - self._start, 1),
             "settings": self.settings,
             "seed": self.settings["seed"],
-            "git_commit": _git_commit(),
+            "git_commit": self._commit,
             "python": platform.python_version(),
             "packages": {name: version(name) for name in _PACKAGES},
         }
