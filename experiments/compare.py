@@ -16,6 +16,7 @@ from experiments.report import Report
 from pyterrier_grasp.backbones import StateStore
 from pyterrier_grasp.training import learning_rate_grid
 from pyterrier_grasp.training.pairs import collect_paths, make_pairs, relevant_pairs
+from pyterrier_grasp.training.validation import encode_rows
 
 MEASURES = [R @ 1, R @ 5, RR @ 10]
 
@@ -90,7 +91,7 @@ def compare(dense: ptg.GraspModel, grasp: ptg.GraspModel, test: Any, report: Rep
     Returns:
         The table with D0 as the baseline, and the p-value of R@1 against D beside it.
     """
-    report.step(f"indexing {len(list(test.get_corpus_iter(verbose=False)))} test images")
+    report.step("indexing the test images")
     d0_index = build_index(dense, test, report.out)
     index = build_index(grasp, test, report.out)
     w = grasp.w
@@ -179,5 +180,5 @@ def grounding(
 @torch.no_grad()
 def _raw_scores(model: ptg.GraspModel, store: StateStore, rows: np.ndarray, modality: str) -> np.ndarray:
     """Concept scores before the activation, float ``[n, |C|]``."""
-    batches = (store.batch(rows[start : start + 256]).to(model.device) for start in range(0, len(rows), 256))
-    return np.concatenate([model.encoder.encode(batch, modality).raw.cpu().numpy() for batch in batches])
+    encoded = encode_rows(model.encoder, store, rows, modality)
+    return np.concatenate([part.raw.cpu().numpy() for part in encoded if part.raw is not None])

@@ -179,8 +179,8 @@ class GraspModel(pt.Artifact):
             top: How many; None for all active ones.
 
         Raises:
-            ValueError: If the model has no sparse branch, or an image cannot be read.
-            ValueError: If ``item`` is neither a text nor an image.
+            ValueError: If the model has no sparse branch, ``item`` is neither a text nor an image, or an image cannot
+                be read.
         """
         self._require_concepts()
         if not isinstance(item, str | Path | Image.Image):

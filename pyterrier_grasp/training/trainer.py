@@ -191,6 +191,7 @@ class GraspTrainer(pt.Estimator):
         """
         if (topics_or_res_va is None) != (qrels_va is None):
             raise ValueError("validation needs both topics and qrels; one of them is None")
+        checkpoint = self._checkpoint()
         train_pairs = relevant_pairs(topics_or_res_tr, qrels_tr)
         valid_pairs = None
         if topics_or_res_va is not None and qrels_va is not None:
@@ -218,7 +219,7 @@ class GraspTrainer(pt.Estimator):
                 head_learning_rate=self.head_learning_rate,
                 callbacks=[EarlyStoppingCallback(self.patience)] if valid is not None and self.patience else [],
             )
-            loop.train(resume_from_checkpoint=self._checkpoint())
+            loop.train(resume_from_checkpoint=checkpoint)
             if not all(parameter.isfinite().all() for parameter in encoder.parameters()):
                 raise FloatingPointError(
                     f"the training diverged: weights are not finite. Lower learning_rate ({self.learning_rate:g}) or "
@@ -250,8 +251,7 @@ class GraspTrainer(pt.Estimator):
             if self.init.backbone.fingerprint != self.backbone.fingerprint:
                 raise ValueError(f"init is {self.init!r}, trained on another backbone than {self.backbone.source}")
             own, given = encoder.state_dict(), self.init.encoder.state_dict()
-            same_space = self.space is not None and self.init.space is not None
-            same_space = same_space and self.space.fingerprint == self.init.space.fingerprint  # type: ignore[union-attr]
+            same_space = self.space is not None and self.space == self.init.space
             for name, tensor in given.items():
                 if name in own and own[name].shape == tensor.shape and (same_space or not name.startswith("heads.")):
                     own[name] = tensor

@@ -1,12 +1,14 @@
 """Validation during training: D, S and D+S of a split, ranked as trec_eval ranks."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyterrier_grasp.methods import DualEncoder, Method
+from pyterrier_grasp.backbones import StateStore
+from pyterrier_grasp.methods import DualEncoder, Encoded, Method
 from pyterrier_grasp.training.pairs import Pairs
 
 W_GRID = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
@@ -64,12 +66,9 @@ class Validation:
         metrics["image_active"] = float((image_sparse > 0).float().mean())
         return metrics
 
-    def _encode(self, encoder: DualEncoder, modality: str, store: Any, rows: np.ndarray) -> tuple[Tensor, Any]:
+    def _encode(self, encoder: DualEncoder, modality: str, store: StateStore, rows: np.ndarray) -> tuple[Tensor, Any]:
         dense, sparse = [], []
-        device = encoder.temperature.device
-        for start in range(0, len(rows), self.batch_size):
-            tokens = store.batch(rows[start : start + self.batch_size]).to(device)
-            encoded = encoder.encode(tokens, modality)
+        for encoded in encode_rows(encoder, store, rows, modality, batch_size=self.batch_size):
             dense.append(encoded.dense.float())
             if encoded.raw is not None:
                 sparse.append(self.method.sparse_vectors(encoded.raw).float())
@@ -100,3 +99,23 @@ class Validation:
         }
         measures[f"{name}_RR@10"] = float(np.where(best < 10, 1 / (best + 1), 0).mean())
         return measures
+
+
+def encode_rows(
+    encoder: DualEncoder, store: StateStore, rows: np.ndarray, modality: str, *, batch_size: int = 256
+) -> Iterator[Encoded]:
+    """Stored token states through the encoder, a batch at a time, on the encoder's device.
+
+    Args:
+        encoder: The trainable part.
+        store: Where the states are.
+        rows: Rows of the store, int64 ``[n]``.
+        modality: ``text`` or ``image``.
+        batch_size: Inputs a pass.
+
+    Yields:
+        The encodings of up to ``batch_size`` inputs, in the order of ``rows``.
+    """
+    for start in range(0, len(rows), batch_size):
+        tokens = store.batch(rows[start : start + batch_size]).to(encoder.temperature.device)
+        yield encoder.encode(tokens, modality)
