@@ -12,8 +12,9 @@ from scipy.sparse import csr_array
 from tqdm.auto import tqdm
 
 from pyterrier_grasp.concepts import storage
-from pyterrier_grasp.concepts.build import Corpus, mine
+from pyterrier_grasp.concepts.corpus import Corpus
 from pyterrier_grasp.concepts.extract import Extractor
+from pyterrier_grasp.concepts.mining.phrases import mine
 from pyterrier_grasp.concepts.vocabulary import KINDS, Concept, Vocabulary
 from pyterrier_grasp.folders import whole_folder
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pyterrier_grasp.concepts.build import Corpus
+from pyterrier_grasp.concepts.corpus import Corpus
 from pyterrier_grasp.concepts.triplets import read_rows
 from pyterrier_grasp.concepts.vocabulary import Alias, Concept, Vocabulary
 

@@ -1,73 +1,11 @@
-"""Extractors: what turns the captions of a dataset into triplets."""
+"""Triplets that were extracted elsewhere."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypedDict, runtime_checkable
+from typing import Any, Literal
 
+from pyterrier_grasp.concepts.extract.base import CaptionText, CaptionTriplets, captions
 from pyterrier_grasp.concepts.triplets import Triplet, read_rows
-from pyterrier_grasp.ids import first_repeated
-
-
-class CaptionTriplets(TypedDict):
-    """The triplets of one caption of one image."""
-
-    qid: str
-    docno: str
-    triplets: list[Triplet]
-
-
-class CaptionText(NamedTuple):
-    """A caption and the image that it describes."""
-
-    qid: str
-    docno: str
-    text: str
-
-
-@runtime_checkable
-class Extractor(Protocol):
-    """Anything that yields the triplets of a dataset's captions."""
-
-    def extract(self, dataset: Any) -> Iterator[CaptionTriplets]:
-        """Yield one row for each caption of each of its images, in the order of the dataset's topics.
-
-        Args:
-            dataset: A PyTerrier dataset with ``get_topics`` and ``get_qrels``.
-        """
-        ...
-
-
-def captions(dataset: Any) -> list[CaptionText]:
-    """Join the topics of a dataset with its relevant images.
-
-    Args:
-        dataset: A PyTerrier dataset: topics ``qid, query``, qrels ``qid, docno, label``.
-
-    Returns:
-        One row for each caption and relevant image, in the order of the topics.
-
-    Raises:
-        ValueError: If a qid occurs twice in the topics, or a caption is no string or has no relevant image.
-    """
-    topics, qrels = dataset.get_topics(), dataset.get_qrels()
-    images: dict[str, list[str]] = {}
-    for qid, docno, label in zip(qrels["qid"], qrels["docno"], qrels["label"], strict=True):
-        if label > 0:
-            images.setdefault(str(qid), []).append(str(docno))
-    qids = [str(qid) for qid in topics["qid"]]
-    repeated = first_repeated(qids)
-    if repeated is not None:
-        raise ValueError(f"the qid {repeated!r} occurs twice in the topics of {dataset!r}")
-    lonely = [qid for qid in qids if qid not in images]
-    if lonely:
-        raise ValueError(
-            f"{len(lonely)} of {len(qids)} captions of {dataset!r} have no relevant image in the qrels: {lonely[:3]}"
-        )
-    texts = topics["query"].tolist()
-    for qid, text in zip(qids, texts, strict=True):
-        if not isinstance(text, str):
-            raise ValueError(f"the caption {qid!r} of {dataset!r} is {text!r}, which is not a string")
-    return [CaptionText(qid, docno, text) for qid, text in zip(qids, texts, strict=True) for docno in images[qid]]
 
 
 class TripletFile:
