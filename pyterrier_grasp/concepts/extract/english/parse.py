@@ -1,0 +1,66 @@
+"""The dependency parse of a caption, open to repair."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
+VERB_TAGS = frozenset(("VB", "VBD", "VBG", "VBN", "VBP", "VBZ"))
+FINITE_TAGS = frozenset(("VBD", "VBP", "VBZ"))
+
+
+class Word:
+    """A token: its place, lower-case text, Penn tag, ClearNLP dependency and head; a root is its own head."""
+
+    __slots__ = ("dep", "head", "i", "kids", "tag", "text")
+
+    def __init__(self, i: int, text: str, tag: str, dep: str) -> None:
+        self.i, self.text, self.tag, self.dep = i, text, tag, dep
+        self.head: Word = self
+        self.kids: list[Word] = []
+
+    def __repr__(self) -> str:
+        return f"{self.text}/{self.tag}/{self.dep}"
+
+    @property
+    def is_noun(self) -> bool:
+        return self.tag in NOUN_TAGS
+
+    @property
+    def is_verb(self) -> bool:
+        return self.tag in VERB_TAGS
+
+    def of(self, *deps: str) -> list["Word"]:
+        """Its children in one of these dependencies, in reading order."""
+        return [kid for kid in self.kids if kid.dep in deps]
+
+    def attach(self, head: "Word", dep: str) -> None:
+        """Move below another head (or itself, to become a root)."""
+        if self.head is not self:
+            self.head.kids.remove(self)
+        self.head, self.dep = head, dep
+        if head is not self:
+            head.kids.append(self)
+            head.kids.sort(key=lambda word: word.i)
+
+    def ancestors(self) -> Iterator["Word"]:
+        """Its head, the head of that, and so on up to the root."""
+        word = self
+        while word.head is not word:
+            word = word.head
+            yield word
+
+
+def words_of(tokens: Iterable[Any]) -> list[Word]:
+    """The words of a parsed spaCy ``Doc``."""
+    tokens = list(tokens)
+    words = [Word(i, token.lower_, token.tag_, token.dep_) for i, token in enumerate(tokens)]
+    link(words, [token.head.i for token in tokens])
+    return words
+
+
+def link(words: Sequence[Word], heads: Sequence[int]) -> None:
+    """Set the heads of words by their places."""
+    for word, head in zip(words, heads, strict=True):
+        word.head = words[head]
+        if head != word.i:
+            words[head].kids.append(word)

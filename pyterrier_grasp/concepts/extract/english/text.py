@@ -1,0 +1,32 @@
+"""Captions as people type them, made fit for the parser."""
+
+import re
+
+LONGEST = 50_000  # characters; more is cut off
+
+_SPACE_BEFORE = re.compile(r"\s+([.,;:!?])")
+_ENDS = re.compile(r"[\s.,;:!?\-\"'`*_]+$")
+_STARTS = re.compile(r"^[\s.,;:!?\-\"'`*_]+")
+_ONE_WORD = re.compile(
+    r"\b(side by side|back to back|hand in hand|face to face|upside down|face down|up close)\b", re.I
+)
+_JOINED = re.compile(r"\b(a|an|the) (fenced|bundled|walled|roped) (in|up|off) (?=[a-z])")
+
+
+def tidy(text: str) -> str:
+    """One sentence as in a book: single spaces, a capital at the start, a full stop at the end, no shouting.
+
+    ``"A DOG RUNNING , FAST"`` -> ``"A dog running, fast."``; a text without words gives ``""``.
+    """
+    text = text[:LONGEST].encode("utf-8", "ignore").decode("utf-8")
+    text = " ".join(text.replace("’", "'").replace("`", "'").split())
+    text = _ENDS.sub("", _STARTS.sub("", _SPACE_BEFORE.sub(r"\1", text)))
+    if not text:
+        return ""
+    text = _ONE_WORD.sub(lambda match: match[0].replace(" ", "-"), text)
+    text = re.sub(r"(?<=[a-z])/(?=[a-z])", " and ", text)
+    text = _JOINED.sub(r"\1 \2-\3 ", text)
+    words = [word for word in text.split() if word[0].isalpha()]
+    if len(words) > 2 and 2 * sum(word[0].isupper() for word in words) > len(words):
+        text = text.lower()  # titles and shouting
+    return text[0].upper() + text[1:] + "."
