@@ -2,7 +2,7 @@
 
 from pyterrier_grasp.concepts.extract.english import words
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
-from pyterrier_grasp.concepts.extract.english.parse import Word
+from pyterrier_grasp.concepts.extract.english.parse import Word, adjectives_of
 from pyterrier_grasp.concepts.extract.english.things import Things
 from pyterrier_grasp.concepts.triplets import Triplet
 
@@ -111,14 +111,16 @@ class _Clauses:
         places = [p.text for kid in word.of("prep") for p in kid.of("pobj")]
         return any(place in ("background", "distance", "foreground") for place in places)
 
-    def _reach(self, prep: Word) -> list[tuple[str, list[Word]]]:
+    def _reach(self, prep: Word, depth: int = 3) -> list[tuple[str, list[Word]]]:
         """What a preposition leads to: ``[("in front of", [dog])]``."""
         result: list[tuple[str, list[Word]]] = []
         for kid in prep.kids:
-            if kid.dep == "prep":
+            if kid.dep == "prep" and depth:
                 together = prep.dep not in ("advmod", "prt") or (prep.text, kid.text) in words.PAIRS
-                result += [(f"{prep.text} {x}" if together else x, objects) for x, objects in self._reach(kid)]
-            elif kid.dep == "pobj" and kid.is_verb and kid.of("nsubj"):
+                result += [
+                    (f"{prep.text} {x}" if together else x, objects) for x, objects in self._reach(kid, depth - 1)
+                ]
+            elif kid.dep in ("pobj", "pcomp") and kid.is_verb and kid.of("nsubj"):
                 result.append((prep.text, kid.of("nsubj")))
             elif kid.dep == "pobj" and kid.text not in words.REFLEXIVE:
                 inner = self.things.of_phrase(kid)
@@ -128,8 +130,8 @@ class _Clauses:
                     result.append(("without", [kid]))
                 else:
                     result.append((prep.text, [kid]))
-            elif kid.dep == "conj" and kid.tag in ("IN", "RP", "TO"):
-                result += self._reach(kid)
+            elif kid.dep == "conj" and kid.tag in ("IN", "RP", "TO") and depth:
+                result += self._reach(kid, depth - 1)
         return result
 
     # verbs
@@ -170,12 +172,14 @@ class _Clauses:
     def _verb_name(self, verb: Word) -> str:
         lemma = self.lemmas.verb(verb.text)
         after = [kid for kid in verb.kids if kid.i > verb.i]
-        particles = [kid.text for kid in after if kid.dep == "prt" and not kid.of("pobj", "prep")]
-        if not any(kid.dep == "prep" for kid in after):
+        first = min((kid.i for kid in after if kid.dep == "prep"), default=len(self.words))
+        particles = [kid.text for kid in after if kid.dep == "prt" and kid.i < first and not kid.of("pobj", "prep")]
+        if first == len(self.words):
             particles += [kid.text for kid in after if kid.dep == "advmod" and self._is_particle(kid, verb)]
         if any(kid.dep == "dobj" and kid.text == "way" for kid in after):
             particles = ["way"]
-        return " ".join([lemma, *particles[:1]])
+        parts = [kid.text for kid in verb.kids if kid.i == verb.i - 1 and kid.dep == "compound"]
+        return " ".join([*parts, lemma, *particles[:1]])
 
     def _is_particle(self, kid: Word, verb: Word) -> bool:
         return kid.text in words.DIRECTIONS and kid.i == verb.i + 1 and not kid.of("prep", "pobj")
@@ -203,7 +207,7 @@ class _Clauses:
         if self._is_passive(verb):
             self._passive(verb, subjects, name)
             return
-        for adjective in [a for kid in verb.of("acomp") for a in (kid, *self.nouns.joined(kid))]:
+        for adjective in [a for kid in verb.of("acomp") for a in adjectives_of(kid)]:
             if not adjective.is_verb:
                 self._adjective(adjective, subjects)
         objects = [t for o in verb.of("dobj", "attr") for t in self.things.meant_by(o)]
@@ -241,7 +245,7 @@ class _Clauses:
                 if kid.dep == "attr" and not there and not self.things.is_frame(kid):
                     self._add_all(verb.i, subjects, "is", self.things.meant_by(kid))
                 continue
-            for adjective in [kid, *self.nouns.joined(kid)]:
+            for adjective in adjectives_of(kid):
                 if not adjective.is_verb and not adjective.is_noun:
                     self._adjective(adjective, subjects)
         self._prepositions(verb, subjects, "")

@@ -2,7 +2,7 @@
 
 from pyterrier_grasp.concepts.extract.english import words
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
-from pyterrier_grasp.concepts.extract.english.parse import Word
+from pyterrier_grasp.concepts.extract.english.parse import Word, adjectives_of
 
 LONGEST_NAME = 3  # words
 
@@ -48,7 +48,7 @@ class Nouns:
             or any(k.dep == "prep" and k.text == "of" for k in word.kids)
         )
 
-    def parts(self, word: Word) -> list[Word]:
+    def parts(self, word: Word, depth: int = LONGEST_NAME) -> list[Word]:
         """The words before a noun that make one name with it."""
         parts: list[Word] = []
         expected = word.i - 1
@@ -58,7 +58,7 @@ class Nouns:
             if kid.text in words.EMPTY_PARTS:
                 expected = kid.i - 1
                 continue
-            inner = self.parts(kid) if kid.is_noun else []
+            inner = self.parts(kid, depth - 1) if kid.is_noun and depth else []
             parts[:0] = [*inner, kid]
             expected = (inner[0].i if inner else kid.i) - 1
         return parts[-(LONGEST_NAME - 1) :]
@@ -70,11 +70,7 @@ class Nouns:
             return True
         if kid.text.endswith("ing") and kid.text in words.PURPOSES:
             return self._lemmas.noun(word.text) not in words.ANIMATE
-        return (kid.is_noun or self._is_noun_after_all(kid)) and not self.is_adjective(kid, word)
-
-    def _is_noun_after_all(self, word: Word) -> bool:
-        """``hula hoop``, where hula is tagged as an adjective."""
-        return word.tag == "JJ" and self._lemmas.is_a(word.text, "noun") and not self._lemmas.is_a(word.text, "adj")
+        return kid.is_noun and not self.is_adjective(kid, word)
 
     def is_adjective(self, kid: Word, word: Word) -> bool:
         """Whether a word before a noun is said of it ("black dog", "leather jacket"), not part of its name."""
@@ -82,9 +78,7 @@ class Nouns:
             return self._lemmas.noun(word.text) not in words.NOT_COLOURED.get(kid.text, ())
         if kid.text in words.LIKE_ADJECTIVES or kid.text in words.NUMBER_WORDS or kid.text in words.SHADES:
             return True
-        if kid.is_noun:
-            return self._lemmas.is_a(kid.text, "adj") and not self._lemmas.is_a(self._lemmas.noun(kid.text), "noun")
-        return not self._is_noun_after_all(kid)
+        return not kid.is_noun
 
     def attributes(self, word: Word) -> list[str]:
         """Adjectives of a noun, numbers and colours among them, in reading order."""
@@ -94,8 +88,7 @@ class Nouns:
             if kid.i in parts:
                 found += [k for k in kid.of("amod", "nummod", "compound") if k.i not in parts and self._says(k, kid)]
             elif (kid.i < word.i or (kid.dep == "amod" and not kid.of("prep"))) and self._says(kid, word):
-                found.append(kid)
-                found += self.joined(kid)
+                found += adjectives_of(kid)
         found.sort(key=lambda w: w.i)
         return self._phrases(found)
 
@@ -103,13 +96,6 @@ class Nouns:
         if kid.dep == "nummod":
             return True
         return kid.dep in ("amod", "compound", "nmod", "advmod") and self.is_adjective(kid, word) and kid.tag != "RB"
-
-    def joined(self, word: Word) -> list[Word]:
-        """``black and white``: the adjectives joined to one."""
-        found: list[Word] = []
-        for kid in word.of("conj", "amod"):
-            found += [kid, *self.joined(kid)]
-        return found
 
     def _phrases(self, adjectives: list[Word]) -> list[str]:
         phrases: list[str] = []
@@ -135,6 +121,6 @@ class Nouns:
         if before is not None and before.head in (word, word.head):
             if word.text in words.COLOURS and before.text in words.SHADES:
                 return f"{before.text} {word.text}"
-            if word.text in words.ADJECTIVE_HEADS and before.tag not in ("DT", "CC", "PRP$"):
+            if word.text in words.ADJECTIVE_HEADS and before.tag not in ("DT", "CC", "PRP$", "CD"):
                 return f"{before.text} {word.text}"
         return word.text

@@ -1,6 +1,6 @@
 """The dependency parse of a caption, open to repair."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 NOUN_TAGS = frozenset(("NN", "NNS", "NNP", "NNPS"))
@@ -34,7 +34,9 @@ class Word:
         return [kid for kid in self.kids if kid.dep in deps]
 
     def attach(self, head: "Word", dep: str) -> None:
-        """Move below another head (or itself, to become a root)."""
+        """Move below another head (or itself, to become a root); what is below it already can be no head of it."""
+        if head is not self and self in head.ancestors():
+            return
         if self.head is not self:
             self.head.kids.remove(self)
         self.head, self.dep = head, dep
@@ -64,3 +66,22 @@ def link(words: Sequence[Word], heads: Sequence[int]) -> None:
         word.head = words[head]
         if head != word.i:
             words[head].kids.append(word)
+
+
+def coordinated(word: Word) -> list[Word]:
+    """A noun and what is joined to it ("cats, dogs and birds"), verbs apart, in reading order."""
+    return _below(word, lambda kid: kid.dep == "conj" and not kid.is_verb)
+
+
+def adjectives_of(word: Word) -> list[Word]:
+    """An adjective and those joined to it ("black and white"), in reading order."""
+    return _below(word, lambda kid: kid.dep in ("conj", "amod"))
+
+
+def _below(word: Word, follow: Callable[[Word], bool]) -> list[Word]:
+    found, queue = [], [word]
+    while queue:
+        each = queue.pop()
+        found.append(each)
+        queue += [kid for kid in each.kids if follow(kid)]
+    return sorted(found, key=lambda each: each.i)

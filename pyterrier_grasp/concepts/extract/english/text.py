@@ -10,6 +10,7 @@ _STARTS = re.compile(r"^[\s.,;:!?\-\"'`*_]+")
 _ONE_WORD = re.compile(
     r"\b(side by side|back to back|hand in hand|face to face|upside down|face down|up close)\b", re.I
 )
+_ITS = re.compile(r"\b(with|in|on|of|from|by|to|and|at|near|behind|under|over|holding|using|has|for|out) it's\b")
 _JOINED = re.compile(r"\b(a|an|the) (fenced|bundled|walled|roped) (in|up|off) (?=[a-z])")
 
 
@@ -24,6 +25,7 @@ def tidy(text: str) -> str:
     if not text:
         return ""
     text = _ONE_WORD.sub(lambda match: match[0].replace(" ", "-"), text)
+    text = _ITS.sub(r"\1 its", text)
     text = re.sub(r"(?<=[a-z])/(?=[a-z])", " and ", text)
     text = _JOINED.sub(r"\1 \2-\3 ", text)
     words = [word for word in text.split() if word[0].isalpha()]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pyterrier_grasp.concepts.extract.english import words
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
 from pyterrier_grasp.concepts.extract.english.nouns import Nouns
-from pyterrier_grasp.concepts.extract.english.parse import Word
+from pyterrier_grasp.concepts.extract.english.parse import Word, coordinated
 
 _NOMINAL = ("pobj", "dobj", "nsubj", "nsubjpass", "attr")
 _WITHIN = ("compound", "amod", "nmod", "npadvmod", "advmod", "case", "aux")
@@ -25,6 +25,7 @@ class Things:
         self._lemmas = lemmas
         self._subjects = subjects
         self.nouns = Nouns(parse, lemmas)
+        self._asked: set[int] = set()
 
     def is_thing(self, word: Word) -> bool:
         """Whether a word heads a noun phrase."""
@@ -58,29 +59,28 @@ class Things:
         """Whether its members act: "a group of people"."""
         return self._lemmas.noun(word.text) in words.COLLECTIVES and bool(self.of_phrase(word))
 
-    def meant_by(self, word: Word, seen: frozenset[int] = frozenset()) -> list[Word]:
+    def meant_by(self, word: Word) -> list[Word]:
         """The things that a word means: itself, its conjuncts, the antecedent of a pronoun, the people of a group."""
-        if word.i in seen:
-            return []
-        seen = seen | {word.i}
         found: list[Word] = []
+        for each in coordinated(word):
+            if each.i not in self._asked:  # else a pronoun that stands for itself
+                self._asked.add(each.i)
+                found += self._alone(each)
+                self._asked.discard(each.i)
+        return found
+
+    def _alone(self, word: Word) -> list[Word]:
         if word.tag in ("WDT", "WP") or (word.text in words.RELATIVE and word.dep in _NOMINAL):
             clause = next((a for a in word.ancestors() if a.dep == "relcl"), None)
-            return self.meant_by(clause.head, seen) if clause is not None else []
+            return self.meant_by(clause.head) if clause is not None else []
         if self.is_each_other(word):
             return self._counterpart(word)
         if word.text in words.PRONOUNS:
             antecedent = self._antecedent(word)
-            found += [antecedent] if antecedent is not None else []
-        elif self.is_transparent(word) or self.is_collective(word):
-            for thing in self.of_phrase(word):
-                found += self.meant_by(thing, seen)
-        elif (self.is_thing(word) or word.dep in ("conj", "appos")) and self.nouns.name(word):
-            found.append(word)
-        for kid in word.of("conj"):
-            if not kid.is_verb:
-                found += self.meant_by(kid, seen)
-        return found
+            return [antecedent] if antecedent is not None else []
+        if self.is_transparent(word) or self.is_collective(word):
+            return [thing for inner in self.of_phrase(word) for thing in self.meant_by(inner)]
+        return [word] if (self.is_thing(word) or word.dep in ("conj", "appos")) and self.nouns.name(word) else []
 
     def is_each_other(self, word: Word) -> bool:
         pair = {word.text, *(kid.text for kid in word.kids)}

@@ -62,9 +62,7 @@ COLOURS = _set(
     "taupe teal turquoise violet white yellow"
 )
 #: What can stand before a colour and belongs to it.
-SHADES = _set(
-    "bright dark deep dull light lime navy neon pale hot olive royal sky baby army forest mint pastel pea"
-)
+SHADES = _set("bright dark deep dull light lime navy neon pale hot olive royal sky baby army forest mint pastel pea")
 #: Nouns that make an orange or a rose before them a fruit or a flower.
 NOT_COLOURED = {
     "orange": _set("juice slice peel tree soda fruit segment half wedge rind piece grove"),
@@ -103,11 +101,11 @@ NUMBER_WORDS = frozenset(NUMBERS.values()) | {"dozen", "twenty", "thirty", "hund
 
 #: Adjectives and determiners that say nothing of the picture.
 EMPTY_ADJECTIVES = _set(
-    "able about another apparent aware available certain current different entire final first former further general "
-    "last least less likely main more most much near next other overall own particular possible previous proper real "
-    "regular related respective same second several-other similar single some sort specific such third total typical "
-    "unable unidentified unknown usual various whole one ready many-more front back side top bottom upper lower "
-    "nearby"
+    "able middle about another apparent aware available certain current different entire final first former further "
+    "general last least less likely main more most much near next other overall own particular possible previous "
+    "proper real regular related respective same second several-other similar single some sort specific such third "
+    "total typical unable unidentified unknown usual various whole one ready many-more front back side top bottom "
+    "upper lower nearby"
 )
 
 #: Nouns that stand for nothing visible.
@@ -140,9 +138,7 @@ FRAMES = _set(
     "picture photo photograph pic image shot view snapshot close-up closeup close portrait scene depiction footage "
     "photography selfie still overview look sight pictures photos images photographs views glimpse example"
 )
-FRAME_VERBS = _set(
-    "be show depict feature display contain have capture portray present include illustrate"
-)
+FRAME_VERBS = _set("be show depict feature display contain have capture portray present include illustrate")
 
 #: Places relative to a thing: "in front of", "on top of", "at the edge of".
 PLACES = _set(
@@ -183,9 +179,7 @@ COPULAS = _set("look seem appear become get remain stay feel")
 #: Verbs whose object has what comes "with" it: "wear a shirt with stripes".
 HAVING = _set("wear have contain feature show include see display")
 #: Verbs done with a tool: "hit a ball with a bat".
-USING = _set(
-    "hit cut strike slice feed wash brush spray clean eat dig paint tease dry film poke swat bat touch write"
-)
+USING = _set("hit cut strike slice feed wash brush spray clean eat dig paint tease dry film poke swat bat touch write")
 
 PEOPLE = _set(
     "adult athlete audience baby ballplayer batter bicyclist biker boarder boy bride catcher cheerleader child "
@@ -196,12 +190,8 @@ PEOPLE = _set(
     "passenger pedestrian driver infant brother sister son daughter husband wife clown group team crew family class "
     "golfer bowler"
 )
-FEMALE = _set(
-    "girl woman lady female mother bride daughter sister wife cheerleader waitress princess baby child"
-)
-MALE = _set(
-    "boy man guy male father son brother husband cowboy fisherman gentleman policeman baby child"
-)
+FEMALE = _set("girl woman lady female mother bride daughter sister wife cheerleader waitress princess baby child")
+MALE = _set("boy man guy male father son brother husband cowboy fisherman gentleman policeman baby child")
 ANIMALS = _set(
     "animal bear bird bull calf cat cow deer dog duck elephant giraffe goat goose greyhound hound horse kitten lamb "
     "monkey ox parrot pigeon pony poodle pug puppy retriever seagull sheep shepherd squirrel swan terrier wolf zebra "
@@ -233,8 +223,14 @@ ACTIONS = _set(
 #: Verbs of things, not of those who hold or wear them.
 STATIVE = _set(
     "show depict feature display contain cover overlook surround hold have face line fill form advertise bear include "
-    "make say read hang reflect support block border crowd decorate adorn top fly cast emit give reach touch pull "
-    "carry"
+    "make say read hang reflect support block border crowd decorate adorn top cast emit give reach touch pull carry"
+)
+#: What a garment does.
+SHOWS = _set("show depict feature display bear read say cover match hang contain include advertise")
+#: Adverbs of place that the parser takes for nouns.
+PLACE_ADVERBS = _set(
+    "onstage indoors outdoors airborne overhead nearby headfirst barefoot shirtless upright sideways downhill uphill "
+    "downstairs upstairs backstage offshore underwater alongside together outside inside"
 )
 #: What people and animals wear.
 GARMENTS = _set(
@@ -251,9 +247,7 @@ VEHICLES = _set(
     "motorbike motorcycle plane raft sailboat scooter ship sled taxi tractor train tram trolley truck van vehicle "
     "wagon"
 )
-MOVES = _set(
-    "go travel move come drive pull ride fly sail head race roll speed approach cross pass turn take"
-)
+MOVES = _set("go travel move come drive pull ride fly sail head race roll speed approach cross pass turn take")
 #: Endings of two-word adjectives: "dark skinned", "snow covered".
 ADJECTIVE_HEADS = _set(
     "shirted uniformed jacketed suited furred coated breasted tailed eared nosed necked sided framed walled roofed "

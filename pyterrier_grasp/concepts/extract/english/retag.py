@@ -1,0 +1,254 @@
+"""Mends the parser's confusions of nouns, verbs and adjectives in captions."""
+
+from pyterrier_grasp.concepts.extract.english import words
+from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
+from pyterrier_grasp.concepts.extract.english.parse import FINITE_TAGS, Word
+
+MODIFIERS = ("det", "amod", "nummod", "compound", "nmod", "poss", "predet")
+_NOMINAL = ("pobj", "dobj", "nsubj", "nsubjpass", "attr", "ROOT")
+_AUXILIARIES = ("is", "are", "was", "were")
+
+
+def is_animate(word: Word, lemmas: Lemmas) -> bool:
+    """Whether a noun names people or animals."""
+    return lemmas.noun(word.text) in words.ANIMATE
+
+
+def replace(old: Word, new: Word) -> None:
+    """Put a word below another one in its place."""
+    if old.head is old:
+        new.attach(new, "ROOT")
+    else:
+        new.attach(old.head, old.dep)
+
+
+def take_modifiers(source: Word, target: Word) -> None:
+    """Move what stands before a word to a word right of it."""
+    for kid in [k for k in source.kids if k.i < target.i and k.dep in MODIFIERS]:
+        kid.attach(target, kid.dep)
+
+
+def tables(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """Tags that the tables of base forms rule out: "hula/JJ hoop", "unmade/NN bed", "boy/UH in a vest"."""
+    noun, adjective = lemmas.is_a(lemmas.noun(word.text), "noun"), lemmas.is_a(word.text, "adj")
+    if word.tag in ("UH", "FW", "LS") and is_animate(word, lemmas):
+        word.tag = "NN"
+    elif word.tag == "JJ" and not adjective and word.text not in words.COLOURS and "-" not in word.text:
+        if word.of("nsubj") and word.dep == "ROOT" and lemmas.verb(word.text) != word.text:
+            word.tag = "VBD"  # "a man bent over"
+        elif noun or (word.dep in _NOMINAL and word.of("det")):
+            word.tag = "NN"
+            word.dep = "compound" if word.dep == "amod" else word.dep
+    elif word.is_noun and word.dep in ("compound", "amod", "nmod") and adjective and not noun:
+        word.tag, word.dep = "JJ", "amod"
+    elif word.tag in ("VB", "VBP") and word.dep == "conj" and word.head.is_noun and noun:
+        if lemmas.verb(word.text) not in words.ACTIONS and not word.of("nsubj", "dobj", "aux", "prep"):
+            word.tag = "NN"
+
+
+def first_word(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "Coffee with a bagel": no verb."""
+    if word.i or word.tag not in ("VB", "VBP") or word.of("nsubj", "dobj", "xcomp", "prt"):
+        return
+    if lemmas.is_a(word.text, "noun") and lemmas.verb(word.text) not in words.ACTIONS:
+        word.tag = "NN"
+
+
+def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "Fire hydrant", where the hydrant is taken for an adjective; "a skateboarder high in the air"."""
+    if word.dep in ("amod", "compound") and word.head.i == word.i - 1 and word.is_noun and word.head.is_noun:
+        noun = word.head
+        replace(noun, word)
+        for kid in list(noun.kids):
+            kid.attach(word, kid.dep)
+        noun.attach(word, "compound")
+    elif word.is_noun and word.dep == "amod" and word.head.i == word.i + 1 and word.head.tag == "JJ":
+        adjective = word.head
+        if adjective.dep in ("ROOT", "nsubj", "nsubjpass", "pobj", "dobj", "attr") and adjective.of("det"):
+            replace(adjective, word)
+            for kid in [k for k in adjective.kids if k.i < word.i or k.dep in ("acl", "relcl", "conj", "cc")]:
+                kid.attach(word, kid.dep)
+            adjective.attach(word, "amod")
+
+
+def noun_root(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A bed frame in a bedroom", "a woman holding a ball and a dog": a noun has no subject."""
+    if not word.is_noun or word.text.endswith("ing") or word.of("cop", "aux"):
+        return
+    subject = next(iter(word.of("nsubj")), None)
+    if subject is None or not subject.is_noun or subject.i > word.i:
+        return
+    if subject.of("conj") and not word.of("det", "amod", "compound") and lemmas.verb(word.text) in words.ACTIONS:
+        word.tag = "VBP"  # "a dog and a horse stand"
+        return
+    if subject.i == word.i - 1:
+        if lemmas.verb(word.text) in words.ACTIONS or not lemmas.is_a(lemmas.noun(word.text), "noun"):
+            word.tag = "VBZ"
+            return
+        subject.dep = "compound"
+        for kid in subject.of("det", "amod", "nummod", "poss"):
+            kid.attach(word, kid.dep)
+        return
+    replace(word, subject)
+    start = min(kid.i for kid in (word, *word.kids) if kid is not subject)
+    near = parse[start - 2] if start > 1 and parse[start - 1].tag == "CC" else None
+    if near is not None and near.is_noun:
+        word.attach(near, "conj")
+    else:
+        word.attach(subject, "appos")
+
+
+def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A cat drinking water": no "drinking water"; "a horse standing and": no "horse standing"."""
+    if not word.text.endswith("ing") or len(word.text) < 5 or not lemmas.may_be_verb(word.text) or not word.i:
+        return
+    if word.of("nsubj", "aux") or word.dep in ("acl", "advcl", "relcl"):
+        word.tag = "VBG"
+        return
+    be = word.head
+    if word.dep == "attr" and be.text in _AUXILIARIES and be.of("nsubj") and not word.of("det"):
+        replace(be, word)  # "people are ice skating"
+        word.tag = "VBG"
+        for kid in list(be.kids):
+            kid.attach(word, kid.dep)
+        be.attach(word, "aux")
+        return
+    before = parse[word.i - 1]
+    if word.dep == "pobj" and before.text in words.COLOURS and before in word.kids and word.head.head.is_noun:
+        above = word.head.head  # "a boy in red jumping"
+        before.attach(word.head, "pobj")
+        word.attach(above, "acl")
+        word.tag = "VBG"
+        return
+    if not before.is_noun:
+        return
+    action = lemmas.verb(word.text) in words.ACTIONS
+    if word.is_noun and before in word.of("compound", "nmod", "amod") and word.head is not before:
+        if is_animate(before, lemmas) or (action and word.of("prep")):
+            take_modifiers(word, before)
+            replace(word, before)
+            word.attach(before, "acl")
+            word.tag = "VBG"
+    elif word.dep in ("amod", "compound") and word.head.is_noun and word.head.i > word.i:
+        thing = word.head
+        clash = thing.tag == "NNS" and any(det.text in ("a", "an") for det in thing.of("det"))
+        if word.text in words.PURPOSES and not (is_animate(before, lemmas) or clash):
+            return
+        if not (is_animate(before, lemmas) or clash or (action and word.text != "making")):
+            return
+        if before in thing.kids:
+            replace(thing, before)
+            take_modifiers(thing, before)
+        word.attach(before, "acl")
+        word.tag = "VBG"
+        thing.attach(word, "dobj")
+
+
+def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A dog leaps over a log": no name "dog leaps", but a dog that leaps."""
+    misplaced = word.tag in FINITE_TAGS and word.dep in ("pobj", "dobj")
+    if (
+        not (word.is_noun or word.tag == "VBZ" or misplaced)
+        or not lemmas.may_be_verb(word.text)
+        or word.of("nsubj", "poss")
+    ):
+        return
+    doer = parse[word.i - 1] if word.i else word
+    named = doer.is_noun or doer.text in words.COLOURS or doer.text in words.ANIMATE
+    if doer not in word.of("compound", "nmod", "amod") or not named:
+        return
+    singular = any(det.text in ("a", "an", "another", "each", "one") for det in word.of("det", "nummod"))
+    plural = doer.tag in ("NNS", "NNPS") or doer.text == "people"
+    action = lemmas.verb(word.text) in words.ACTIONS
+    form_s = word.text.endswith("s")
+    if word.dep == "pobj":
+        above = word.head.head
+        fits = form_s or word.tag in FINITE_TAGS or (above.tag == "NNS" and not any(w.is_verb for w in parse))
+        if above.is_noun and is_animate(above, lemmas) and fits and (action or word.tag in FINITE_TAGS):
+            take_modifiers(word, doer)
+            doer.attach(word.head, "pobj")
+            doer.tag = "NN" if not doer.is_noun else doer.tag
+            word.tag = "VBZ" if form_s else "VBP"
+            replace(above, word)
+            above.attach(word, "nsubj")
+            for kid in [k for k in above.kids if k.i > word.i]:
+                kid.attach(word, kid.dep)
+        return
+    if not (doer.is_noun or doer.text in words.ANIMATE):
+        return
+    if form_s and not plural and (singular or (is_animate(doer, lemmas) and action) or word.tag == "VBZ"):
+        word.tag = "VBZ"
+    elif not form_s and plural and is_animate(doer, lemmas) and word.tag == "NN":
+        word.tag = "VBP"
+    else:
+        return
+    if not doer.is_noun:
+        doer.tag = "NN"
+    take_modifiers(word, doer)
+    _make_clause(word, doer)
+
+
+def _make_clause(verb: Word, doer: Word) -> None:
+    """Give a verb that stood in a noun's place its subject."""
+    head, dep = verb.head, verb.dep
+    if dep == "conj" and head.is_noun:  # "three ducks and a dog swim"
+        doer.attach(head, "conj")
+        if head.head is head:
+            verb.attach(verb, "ROOT")
+            head.attach(verb, "nsubj")
+        return
+    doer.attach(verb, "nsubj")
+    if head is not verb and dep not in ("conj", "advcl", "ccomp", "relcl"):
+        verb.dep = "advcl"
+
+
+def odd_verb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A teen does tricks", where tricks is taken for the verb; "next to track"."""
+    if word.tag not in ("VB", "VBP") or not lemmas.is_a(word.text, "noun"):
+        return
+    before = parse[word.i - 1] if word.i else word
+    if before.text in ("does", "do", "did") and before.dep == "aux" and not word.of("neg", "dobj"):
+        replace(word, before)
+        before.tag, word.tag = "VBZ", "NN"
+        for kid in [k for k in word.kids if k is not before]:
+            kid.attach(before, kid.dep)
+        word.attach(before, "dobj")
+    elif before.text == "to" and before.dep == "aux" and word.i > 1 and parse[word.i - 2].text in ("next", "close"):
+        adverb = parse[word.i - 2]
+        if adverb not in word.ancestors() and word not in adverb.ancestors():
+            before.attach(adverb, "prep")
+            word.attach(before, "pobj")
+            word.tag = "NN"
+
+
+def infinitive(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "Leans down to pet a dog", where pet is taken for a noun."""
+    if word.dep != "pobj" or word.head.text != "to" or word.kids or word.i + 1 >= len(parse) or word.tag != "NN":
+        return
+    if lemmas.verb(word.text) not in words.ACTIONS or parse[word.i + 1].tag not in ("DT", "PRP$"):
+        return
+    verb = next((above for above in word.ancestors() if above.is_verb), None)
+    if verb is None:
+        return
+    thing = parse[word.i + 1].head
+    word.head.attach(word.head.head, "aux")
+    word.attach(verb, "xcomp")
+    word.tag = "VB"
+    if thing in verb.of("dobj"):
+        thing.attach(word, "dobj")
+
+
+def adverb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A man at the drumset onstage": the man is at the drumset."""
+    if word.text not in words.PLACE_ADVERBS or word.dep in ("ROOT", "prep", "advmod") or word.of("pobj"):
+        return
+    before = parse[word.i - 1] if word.i else None
+    if before is not None and before in word.kids and before.dep in ("compound", "nmod", "amod"):
+        replace(word, before)
+        take_modifiers(word, before)
+        before.tag = "NN"
+        word.attach(before, "advmod")
+    elif word.is_noun:
+        word.dep = "advmod"
+    if word.dep == "advmod":
+        word.tag = "RB"
