@@ -152,8 +152,8 @@ def read_descriptions(path: Path) -> dict[str, str]:
             row = json.loads(line)
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: not valid JSON: {error}") from error
-        fields = (row.get("docno"), row.get("text")) if isinstance(row, dict) else (None, None)
-        if not all(isinstance(field, str) and field.strip() for field in fields):
+        docno, text = (row.get("docno"), row.get("text")) if isinstance(row, dict) else (None, None)
+        if not (isinstance(docno, str) and docno and isinstance(text, str) and text.strip()):
             raise ValueError(f'{path}, line {number}: expected {{"docno": "...", "text": "..."}}, got {line[:80]}')
         docno, text = fields
         if docno in descriptions:

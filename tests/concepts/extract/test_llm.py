@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyterrier_grasp.concepts import ConceptSpace, Extractor
-from pyterrier_grasp.concepts.extract.caption_answer import ImageAnswer
-from pyterrier_grasp.concepts.extract.llm import OpenAIExtractor
+from pyterrier_grasp.concepts.extract.caption_answer import ImageAnswer, check_answer
+from pyterrier_grasp.concepts.extract.llm import PROMPT, OpenAIExtractor
 from pyterrier_grasp.concepts.mining.llm_refiner import OpenAIRefiner
 
 IMAGES = {
@@ -246,6 +246,11 @@ def test_every_problem_is_named_at_once(extract):
     answer = answer_of((1, [triplet("")]), (5, []))
     with pytest.raises(ValueError, match="without an answer.*not asked about.*without a subject"):
         extract({"a": {"0": "a dog", "1": "a cat"}}, always(answer))
+
+
+def test_the_example_in_the_prompt_is_a_valid_answer():
+    lines, answer = PROMPT.split("For the lines\n")[1].split("\nthe answer is\n")
+    check_answer(ImageAnswer.model_validate_json(answer), n_captions=len(lines.split("\n")))
 
 
 def test_the_schema_is_one_that_strict_endpoints_take():
