@@ -150,7 +150,7 @@ class _Clauses:
                 return []
             if word.dep in ("acl", "relcl"):
                 return self._joint(head)
-            if word.dep not in _INHERITS:
+            if word.dep not in _INHERITS or (word.dep == "pcomp" and head.text in ("of", "for")):
                 return []
             if word.dep == "xcomp" and self.lemmas.verb(head.text) in words.CAUSES and head.of("dobj"):
                 return [t for o in head.of("dobj") for t in self.things.meant_by(o)]
@@ -178,7 +178,9 @@ class _Clauses:
             particles += [kid.text for kid in after if kid.dep == "advmod" and self._is_particle(kid, verb)]
         if any(kid.dep == "dobj" and kid.text == "way" for kid in after):
             particles = ["way"]
-        parts = [kid.text for kid in verb.kids if kid.i == verb.i - 1 and kid.dep == "compound"]
+        parts = [
+            kid.text for kid in verb.kids if kid.i == verb.i - 1 and kid.text in words.SPORTS and kid.dep != "nsubj"
+        ]
         return " ".join([*parts, lemma, *particles[:1]])
 
     def _is_particle(self, kid: Word, verb: Word) -> bool:
@@ -212,7 +214,9 @@ class _Clauses:
                 self._adjective(adjective, subjects)
         objects = [t for o in verb.of("dobj", "attr") for t in self.things.meant_by(o)]
         if lemma in words.PERCEPTION:
-            objects += [t for c in verb.of("ccomp") for s in c.of("nsubj") for t in self.things.meant_by(s)]
+            objects += [
+                t for c in verb.of("ccomp") if c.i > verb.i for s in c.of("nsubj") for t in self.things.meant_by(s)
+            ]
         if objects:
             self._add_all(verb.i, subjects, name, objects)
         reached = self._prepositions(verb, subjects, name)

@@ -101,5 +101,9 @@ class Lemmas:
             return word[:-1]
         if pos == "verb" and word.endswith(("ing", "ed")):
             stem = word.removesuffix("ing").removesuffix("ed")
+            if any(
+                self.is_a(f"{stem[i:]}e", "verb") and not self.is_a(stem[i:], "verb") for i in range(2, len(stem) - 2)
+            ):
+                return f"{stem}e"  # rollerskating
             return stem[:-1] if stem[-1] == stem[-2] and stem[-1] not in "lsz" else stem
         return word

@@ -34,7 +34,8 @@ class Nouns:
             return ""
         lemma = self._lemmas.noun(word.text)
         parts = self.parts(word)
-        if not parts and (lemma in words.EMPTY_NOUNS or word.text in words.EMPTY_NOUNS):
+        worn = lemma == "top" and any(kid.text in ("a", "an") or kid.text in words.COLOURS for kid in word.kids)
+        if not parts and not worn and (lemma in words.EMPTY_NOUNS or word.text in words.EMPTY_NOUNS):
             return ""
         if lemma == "glass" or (word.text == "glasses" and self._is_drinking_glass(word)):
             lemma = "glass"
@@ -66,7 +67,7 @@ class Nouns:
     def _is_part(self, kid: Word, word: Word) -> bool:
         if kid.dep not in ("compound", "amod", "nmod", "npadvmod") or not is_word(kid.text):
             return False
-        if f"{kid.text} {self._lemmas.noun(word.text)}" in words.FIXED_NAMES:
+        if kid.i == word.i - 1 and f"{kid.text} {self._lemmas.noun(word.text)}" in words.FIXED_NAMES:
             return True
         if kid.text.endswith("ing") and kid.text in words.PURPOSES:
             return self._lemmas.noun(word.text) not in words.ANIMATE

@@ -62,6 +62,49 @@ def _listed(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         word.attach(inside[-1], "conj")
 
 
+def _with_subject(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "Before the mountain holding sticks", "with the sun reflecting": a thing, and what is said of it."""
+    if word.tag != "VBG":
+        return
+    before = parse[word.i - 1] if word.i else None
+    if word.dep in ("pobj", "pcomp") and word.of("nsubj"):
+        prep, thing = word.head, word.of("nsubj")[0]
+        thing.attach(prep, "pobj")
+        word.attach(thing, "acl")
+    elif word.dep in ("advcl", "xcomp") and before is not None and before.dep == "pobj" and before.head.text == "with":
+        if before.is_noun and not word.of("mark", "nsubj", "aux"):
+            word.attach(before, "acl")
+
+
+def _subordinate(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "On a rail as a man crouches": the man is no object of "as"."""
+    if word.text not in ("as", "while") or word.dep != "prep":
+        return
+    doer = next(iter(word.of("pobj")), None)
+    after = parse[doer.i + 1] if doer is not None and doer.i + 1 < len(parse) else None
+    if doer is None or after is None or after.tag != "VBZ" or after.of("nsubj"):
+        return
+    if after not in word.ancestors():
+        after.attach(word.head, "advcl")
+    doer.attach(after, "nsubj")
+    word.attach(after, "mark")
+
+
+def _place(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "With a boat in the background": the boat is there. "A bench with graffiti on it": the graffiti is."""
+    if word.dep != "prep":
+        return
+    where = {p.text for p in word.of("pobj")}
+    if word.head.is_verb and where & {"background", "distance", "foreground"}:
+        siblings = [kid for kid in word.head.of("prep") if kid.i < word.i]
+        if siblings and siblings[-1].text == "with" and siblings[-1].of("pobj"):
+            word.attach(siblings[-1].of("pobj")[0], "prep")
+    elif word.head.is_noun and where == {"it"}:
+        near = parse[word.i - 1]
+        if near is not word.head and near.is_noun and word.head in near.ancestors():
+            word.attach(near, "prep")
+
+
 def _participle(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """ "People with backpacks walking": the people walk. "A train on the tracks going": the train goes."""
     if word.dep not in ("acl", "relcl") or word.tag != "VBG":
@@ -72,7 +115,8 @@ def _participle(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         return
     does = bool(word.of("dobj")) and verb not in words.STATIVE
     worn = name in words.GARMENTS and verb not in words.SHOWS
-    if verb in words.ACTIONS or does or worn:
+    rests = verb in words.POSTURES and noun.dep == "pobj" and noun.head.text in ("in", "on", "at", "inside")
+    if verb in words.ACTIONS or does or worn or rests:
         doers = words.ANIMATE
     elif verb in words.MOVES and name not in words.VEHICLES:
         doers = words.VEHICLES
@@ -93,7 +137,14 @@ def _participle(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 def _conjunct(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """ "A girl wearing a hat and purple shirt": the shirt goes with the hat; "in a dress and a man": with the girl."""
-    if word.dep != "conj" or not word.is_noun or not word.head.is_noun:
+    if word.dep != "conj" or not word.head.is_noun:
+        return
+    if word.text in words.COLOURS and word.i > 1 and parse[word.i - 1].tag == "CC":
+        colour = parse[word.i - 2]
+        if colour.text in words.COLOURS and colour.dep == "pobj":
+            word.attach(colour, "conj")
+            return
+    if not word.is_noun:
         return
     noun = word.head
     if word.tag == "NNS" and lemmas.verb(word.text) in words.ACTIONS and parse[word.i - 1].tag == "CC":
@@ -168,6 +219,7 @@ def _two_words(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 
 _RULES = (
+    retag.no_verb,
     retag.tables,
     retag.adverb,
     retag.first_word,
@@ -180,6 +232,9 @@ _RULES = (
     _two_words,
     _lone_adjective,
     _joint_modifier,
+    _subordinate,
+    _with_subject,
+    _place,
     _participle,
     _conjunct,
     _listed,

@@ -23,9 +23,44 @@ def replace(old: Word, new: Word) -> None:
 
 
 def take_modifiers(source: Word, target: Word) -> None:
-    """Move what stands before a word to a word right of it."""
-    for kid in [k for k in source.kids if k.i < target.i and k.dep in MODIFIERS]:
+    """Move what stands before a noun to another noun."""
+    for kid in [k for k in source.kids if k.i < target.i and k.dep in MODIFIERS and k is not target]:
         kid.attach(target, kid.dep)
+
+
+def no_verb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """ "A microwave oven with a tray", "a toilet and sink": things that the parser takes for what is done."""
+    if not word.is_verb or word.text.endswith(("ing", "ed")):
+        return
+    noun = lemmas.noun(word.text)
+    joined = word.i > 1 and parse[word.i - 1].tag == "CC" and lemmas.noun(parse[word.i - 2].text) in words.GARMENTS
+    known = lemmas.is_a(noun, "noun") and not lemmas.may_be_verb(word.text) and not word.of("dobj")
+    if noun not in words.NO_VERBS and not known and not (joined and noun in words.GARMENTS):
+        return
+    word.tag = "NN" if noun == word.text else "NNS"
+    before = parse[word.i - 1] if word.i else None
+    for kid in word.of("nsubj", "nsubjpass"):
+        if kid is before and kid.is_noun:
+            kid.dep = "compound"
+            take_modifiers(kid, word)
+        else:
+            replace(word, kid)
+            word.attach(kid, "appos")
+    for kid in word.of("xcomp", "advcl", "ccomp", "dobj"):
+        if kid.text.endswith("ing"):
+            kid.dep, kid.tag = "acl", "VBG"
+    if before is not None and word.head is before and before.is_noun:
+        replace(before, word)
+        for kid in list(before.kids):
+            kid.attach(word, kid.dep)
+        before.attach(word, "compound")
+    elif word.dep == "conj":
+        start = min((kid.i for kid in word.kids), default=word.i)
+        joint = min(start, word.i) - 1
+        while joint > 0 and (parse[joint].tag == "CC" or parse[joint].text == ","):
+            joint -= 1
+        if parse[joint].is_noun:
+            word.attach(parse[joint], "conj")
 
 
 def tables(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
@@ -33,6 +68,8 @@ def tables(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     noun, adjective = lemmas.is_a(lemmas.noun(word.text), "noun"), lemmas.is_a(word.text, "adj")
     if word.tag in ("UH", "FW", "LS") and is_animate(word, lemmas):
         word.tag = "NN"
+        if word.dep == "intj" and word.head.is_verb and not word.head.of("nsubj"):
+            word.dep = "nsubj"
     elif word.tag == "JJ" and not adjective and word.text not in words.COLOURS and "-" not in word.text:
         if word.of("nsubj") and word.dep == "ROOT" and lemmas.verb(word.text) != word.text:
             word.tag = "VBD"  # "a man bent over"
@@ -62,6 +99,15 @@ def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         for kid in list(noun.kids):
             kid.attach(word, kid.dep)
         noun.attach(word, "compound")
+    elif word.tag == "VBG" and word.dep == "acl" and word.head.i == word.i - 1 and not word.of("dobj", "prep", "prt"):
+        adjective = word.head  # "over a white railing"
+        noun = lemmas.is_a(lemmas.noun(word.text), "noun") and lemmas.verb(word.text) not in words.ACTIONS
+        if noun and adjective.dep in ("pobj", "dobj") and (adjective.text in words.COLOURS or not adjective.is_noun):
+            replace(adjective, word)
+            for kid in list(adjective.kids):
+                kid.attach(word, kid.dep)
+            adjective.attach(word, "amod")
+            word.tag = "NN"
     elif word.is_noun and word.dep == "amod" and word.head.i == word.i + 1 and word.head.tag == "JJ":
         adjective = word.head
         if adjective.dep in ("ROOT", "nsubj", "nsubjpass", "pobj", "dobj", "attr") and adjective.of("det"):
@@ -159,11 +205,18 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         return
     singular = any(det.text in ("a", "an", "another", "each", "one") for det in word.of("det", "nummod"))
     plural = doer.tag in ("NNS", "NNPS") or doer.text == "people"
+    plural |= word.dep == "conj" and word.head.is_noun and is_animate(word.head, lemmas)  # "a man and child kayak"
     action = lemmas.verb(word.text) in words.ACTIONS
-    form_s = word.text.endswith("s")
+    form_s = word.text.endswith("s") and lemmas.noun(word.text) != word.text
     if word.dep == "pobj":
         above = word.head.head
-        fits = form_s or word.tag in FINITE_TAGS or (above.tag == "NNS" and not any(w.is_verb for w in parse))
+        if above.dep == "acl":
+            above = above.head  # "men dressed in white ride"
+        fits = (
+            form_s
+            or word.tag in FINITE_TAGS
+            or (above.tag == "NNS" and (not any(w.is_verb for w in parse) or not doer.is_noun))
+        )
         if above.is_noun and is_animate(above, lemmas) and fits and (action or word.tag in FINITE_TAGS):
             take_modifiers(word, doer)
             doer.attach(word.head, "pobj")
@@ -171,7 +224,7 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             word.tag = "VBZ" if form_s else "VBP"
             replace(above, word)
             above.attach(word, "nsubj")
-            for kid in [k for k in above.kids if k.i > word.i]:
+            for kid in [k for k in (*above.kids, *word.head.head.kids, *doer.head.head.kids) if k.i > word.i]:
                 kid.attach(word, kid.dep)
         return
     if not (doer.is_noun or doer.text in words.ANIMATE):

@@ -227,6 +227,15 @@ STATIVE = _set(
 )
 #: What a garment does.
 SHOWS = _set("show depict feature display bear read say cover match hang contain include advertise")
+#: What comes before a verb as a part of it: "ice skate".
+SPORTS = _set("ice roller rock water mud kite wind sky snow body para jet free hula cross-country arm horseback dirt")
+#: Things that are never what is done.
+NO_VERBS = _set(
+    "backpack bathtub bear bench bicycle bottle bowl broccoli bubble carrot chair clothes couch cup fork glasses "
+    "goalie hat helmet jeans kite leash meat mirror orange outfit oven pan pants pizza refrigerator rope shirt shoe "
+    "shorts shower sink spoon stove sunglasses sunset t-shirt table teddy toilet tongue towel truck tub umbrella vase "
+    "bus burger sandwich salad microwave bagel donut doughnut banana apple knife"
+)
 #: Adverbs of place that the parser takes for nouns.
 PLACE_ADVERBS = _set(
     "onstage indoors outdoors airborne overhead nearby headfirst barefoot shirtless upright sideways downhill uphill "
