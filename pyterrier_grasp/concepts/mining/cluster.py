@@ -11,7 +11,7 @@ from tqdm.auto import tqdm
 from pyterrier_grasp.concepts.mining.refine import Cluster
 from pyterrier_grasp.concepts.vocabulary import KINDS
 
-_ROUNDS = 50  # in which the first centres are drawn
+_ROUNDS = 100  # in which the first centres are drawn
 _TRIALS = 8  # candidates for each of them
 _ITERATIONS = 25  # at most
 _SETTLED = 1e-3  # share of vectors that may still move when the iterations end
@@ -69,8 +69,8 @@ def clusters(phrases: Sequence[str], kind: str, ids: np.ndarray) -> list[Cluster
         The clusters by number, each with its phrases in the order given.
 
     Raises:
-        ValueError: If the kind is unknown, there are not as many ids as phrases, or they are not numbered from 0 without
-            a gap.
+        ValueError: If the kind is unknown, there are not as many ids as phrases, or they are not numbered from 0
+            without a gap.
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {KINDS}, got {kind!r}")

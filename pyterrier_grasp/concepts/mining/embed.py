@@ -37,10 +37,8 @@ def embedder(spec: str | Path | Embedder = DEFAULT) -> Embedder:
     if isinstance(spec, str | Path):
         return _sentence_transformer(str(spec))
     if not callable(spec) or hasattr(spec, "encode"):
-        hint = "; pass its method `encode`" if hasattr(spec, "encode") else ""
-        raise ValueError(
-            f"an embedder is a hub id, a folder, or a function from strings to vectors; got {spec!r}{hint}"
-        )
+        hint = " (pass its method encode)" if hasattr(spec, "encode") else ""
+        raise ValueError(f"an embedder is a hub id, a folder, or a function of a list of strings; got {spec!r}{hint}")
     return spec
 
 
