@@ -155,7 +155,6 @@ def read_descriptions(path: Path) -> dict[str, str]:
         docno, text = (row.get("docno"), row.get("text")) if isinstance(row, dict) else (None, None)
         if not (isinstance(docno, str) and docno and isinstance(text, str) and text.strip()):
             raise ValueError(f'{path}, line {number}: expected {{"docno": "...", "text": "..."}}, got {line[:80]}')
-        docno, text = fields
         if docno in descriptions:
             raise ValueError(f"{path}, line {number}: the image {docno!r} is described twice")
         descriptions[docno] = text
