@@ -153,4 +153,10 @@ def _sentence_transformer(name: str) -> Embedder:
     finally:
         if shown:
             logging.enable_progress_bar()
-    return lambda phrases: model.encode(phrases, batch_size=_BATCH, show_progress_bar=False)
+
+    def encode(phrases: list[str]) -> Any:
+        # half a surrogate pair is no valid Unicode and stops tokenizers written in Rust
+        clean = [phrase.encode("utf-8", "replace").decode("utf-8") for phrase in phrases]
+        return model.encode(clean, batch_size=_BATCH, show_progress_bar=False)
+
+    return encode
