@@ -115,7 +115,9 @@ def check(
     shares = np.bincount(verdicts, minlength=len(VERDICTS)) / len(pairs)
     contradicted = np.flatnonzero(verdicts == VERDICTS.index("contradiction"))
     surest = contradicted[np.argsort(-probabilities[contradicted, 2], kind="stable")][:_EXAMPLES]
-    examples = [Contradiction(*pairs[i], sentence=sentences[i], probability=float(probabilities[i, 2])) for i in surest]
+    examples = [
+        Contradiction(pairs[i][0], pairs[i][1], sentences[i], float(probabilities[i, 2])) for i in surest.tolist()
+    ]
     entailed, neutral, contradiction = shares.tolist()
     return Faithfulness(entailed, neutral, contradiction, len(pairs), tuple(examples))
 

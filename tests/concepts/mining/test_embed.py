@@ -121,6 +121,10 @@ def test_folders_that_hold_no_model(tmp_path):
         embedder(tmp_path)
 
 
+def test_half_a_surrogate_pair(folder):
+    assert embed(["dog \ud83d"], embedder(folder)).shape == (1, 16)
+
+
 def test_what_is_no_embedder():
     with pytest.raises(ValueError, match="got 3$"):
         embedder(3)
