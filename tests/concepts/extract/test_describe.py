@@ -7,7 +7,7 @@ import pandas as pd
 import pyterrier as pt
 import pytest
 
-import pyterrier_grasp  # noqa: F401  (registers the datasets)
+import pyterrier_grasp as ptg
 from pyterrier_grasp.concepts import ConceptSpace, captions
 from pyterrier_grasp.concepts.extract.describe import DescribedDataset, describe, estimate_descriptions
 from pyterrier_grasp.concepts.extract.description_answer import DescriptionAnswer
@@ -160,6 +160,39 @@ def test_other_splits_than_training_are_refused(name, fake_client, tmp_path):
     assert client.asked == []
 
 
+def test_of_a_local_dataset_only_the_training_split_is_accepted(tmp_path):
+    kept = [("a.jpg", "train"), ("b.jpg", "val")]
+    images = [
+        {"filename": name, "imgid": n, "split": split, "sentences": [{"raw": "a dog", "sentid": n}]}
+        for n, (name, split) in enumerate(kept)
+    ]
+    (tmp_path / "captions.json").write_text(json.dumps({"images": images}))
+    ptg.datasets.local("described-photos", annotations=tmp_path / "captions.json", images=tmp_path)
+    path = write(tmp_path, [{"docno": "a", "text": "A dog"}])
+    assert DescribedDataset(pt.get_dataset("irds:described-photos/train"), path).descriptions == {"a": "A dog"}
+    with pytest.raises(ValueError, match="described-photos is no training split"):
+        DescribedDataset(pt.get_dataset("irds:described-photos"), path)
+
+
+def test_images_that_no_caption_is_relevant_for_are_not_described(images, fake_client, tmp_path, monkeypatch):
+    qrels = images.get_qrels()
+    qrels.loc[qrels["docno"] == "park", "label"] = 0
+    monkeypatch.setattr(images, "get_qrels", lambda: qrels)
+    assert set(describe(images, tmp_path / "t", client=fake_client(picture)).descriptions) == {"snow", "sea"}
+
+
+def test_a_disk_that_fails_leaves_the_old_file(described, images, fake_client, monkeypatch):
+    before = described.path.read_bytes()
+
+    def fail(*args):
+        raise OSError("no space left")
+
+    monkeypatch.setattr("pyterrier_grasp.concepts.extract.described.os.replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        describe(images, described.path, client=fake_client(say("new")), overwrite=True)
+    assert described.path.read_bytes() == before and list(described.path.parent.iterdir()) == [described.path]
+
+
 def test_the_guard_can_be_opened(fake_client, tmp_path):
     dataset = pt.get_dataset("irds:scenes/val")
     assert DescribedDataset(dataset, write(tmp_path, []), any_split=True).descriptions == {}
@@ -199,7 +232,7 @@ def test_a_space_has_them_in_the_image_labels(described, fake_client, tmp_path):
 
 def test_they_are_trained_on(toy, toy_backbone, toy_cache, fake_client, tmp_path):
     train = describe(toy.train, tmp_path / "texts.jsonl", client=fake_client(picture))
-    trainer = pyterrier_grasp.GraspTrainer(
+    trainer = ptg.GraspTrainer(
         toy_backbone, method="dense", epochs=1, batch_size=20, verbose=False, device="cpu", cache_dir=toy_cache
     )
     trainer.fit(train.get_topics(), train.get_qrels(), corpus=[train, toy.val])
