@@ -48,11 +48,8 @@ def open_client(model: str | None, client: Any, options: Mapping[str, Any], user
 
 
 def quoted(text: str) -> str:
-    """A text as a JSON string on one line, so that nothing in it can pass for the end of it.
-
-    White space is collapsed. Halves of surrogate pairs, which cannot be sent, become ``?``.
-    """
-    return json.dumps(" ".join(text.split()).encode("utf-8", "replace").decode("utf-8"), ensure_ascii=False)
+    """A text as a JSON string on one line, its white space collapsed: nothing in it can pass for the end of it."""
+    return json.dumps(" ".join(text.split()), ensure_ascii=False)
 
 
 def fingerprint(*texts: str) -> str:

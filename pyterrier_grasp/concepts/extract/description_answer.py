@@ -15,8 +15,7 @@ class DescriptionAnswer(BaseModel):
 
     def text(self, max_words: int) -> str:
         """The description on one line, cut off after ``max_words`` words."""
-        words = self.description.encode("utf-8", "replace").decode("utf-8").split()
-        return " ".join(words[:max_words])
+        return " ".join(self.description.split()[:max_words])
 
 
 def check_answer(answer: DescriptionAnswer, max_words: int) -> None:
