@@ -110,9 +110,9 @@ EMPTY_ADJECTIVES = _set(
 
 #: Nouns that stand for nothing visible.
 EMPTY_NOUNS = _set(
-    "aspect back beginning bit bottom case center centre chance course each edge end era example fact form front half "
+    "aspect back beginning bit bottom center centre chance each edge end era example fact form front half "
     "he her hers herself him himself his i it itself kind lot lots manner me means middle mine moment most much mode "
-    "none number one ones other others ourselves part plenty progress purpose reason rest safety self she side "
+    "none number one ones other others ourselves part plenty progress purpose reason rest self she side "
     "sideways sort somebody something someone stuff that them themselves theirs there these they thing things this "
     "those time today top turn type us variety way we what which who whom whose you anyone anybody anything everyone "
     "everybody everything nothing nobody another all both either neither any some few many several side-by-side "
