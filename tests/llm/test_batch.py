@@ -161,15 +161,47 @@ class Killed(BaseException):
     """Stands for a kill, as nothing catches it."""
 
 
-def test_killed_while_waiting_and_run_again_with_more(server, tmp_path, monkeypatch):
-    first = Run(server, tmp_path / "answers.db")
-    monkeypatch.setattr("pyterrier_grasp.llm.batch.time.sleep", lambda seconds: (_ for _ in ()).throw(Killed))
+def killed(*args, **kwargs):
+    raise Killed
+
+
+@pytest.fixture
+def killed_while_waiting(monkeypatch):
+    """``killed_while_waiting(run, keys)``"""
+
+    def start(run, keys):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr("pyterrier_grasp.llm.batch.time.sleep", killed)
+            run(keys)
+
+    return start
+
+
+def killed_before_the_id(run, keys):
+    run.book.started = killed
     with pytest.raises(Killed):
-        first(KEYS[:6])
-    monkeypatch.undo()
+        run(keys)
+
+
+def test_killed_while_waiting_and_run_again_with_more(server, tmp_path, killed_while_waiting):
+    killed_while_waiting(Run(server, tmp_path / "answers.db"), KEYS[:6])
     assert Run(server, tmp_path / "answers.db")(KEYS) == EXPECTED
     assert server.desk.asked == KEYS, "the first six were not asked again"
     assert len(server.desk.created) == 2
+
+
+def test_killed_before_the_id_and_run_again_with_more(server, tmp_path):
+    killed_before_the_id(Run(server, tmp_path / "answers.db"), KEYS[:6])
+    assert Run(server, tmp_path / "answers.db")(KEYS) == EXPECTED
+    assert server.desk.asked == KEYS
+    assert len(server.desk.created) == 2
+
+
+def test_batches_for_other_requests_are_not_waited_for(server, tmp_path, killed_while_waiting):
+    killed_while_waiting(Run(server, tmp_path / "answers.db"), KEYS[:6])
+    server.seen.clear()
+    assert set(Run(server, tmp_path / "answers.db")(KEYS[6:])) == set(KEYS[6:])
+    assert ("GET", f"/batches/{server.desk.created[0]}") not in server.seen
 
 
 def test_killed_while_answers_are_stored(server, tmp_path, monkeypatch):
@@ -190,37 +222,23 @@ def test_killed_while_answers_are_stored(server, tmp_path, monkeypatch):
     assert server.desk.asked == KEYS
 
 
-def test_a_run_for_some_leaves_the_others_to_be_fetched(server, tmp_path):
-    server.desk.stuck = True
-    first = Run(server, tmp_path / "answers.db")
-    first.batches.interval = 0.0
-    looks = iter(range(3))
-    first.batches.api.batches.retrieve = lambda id_, old=first.batches.api.batches.retrieve: (
-        old(id_) if next(looks, None) is not None else (_ for _ in ()).throw(Killed)
-    )
-    with pytest.raises(Killed):
-        first(KEYS)
-    server.desk.stuck = False
+def test_a_run_for_some_leaves_the_others_to_be_fetched(server, tmp_path, killed_while_waiting):
+    killed_while_waiting(Run(server, tmp_path / "answers.db"), KEYS)
     assert Run(server, tmp_path / "answers.db")(KEYS[:4]) == {key: EXPECTED[key] for key in KEYS[:4]}
     assert Run(server, tmp_path / "answers.db")(KEYS[4:]) == {key: EXPECTED[key] for key in KEYS[4:]}
     assert server.desk.asked == KEYS
 
 
-def test_without_a_database_the_endpoint_remembers(server, monkeypatch):
-    monkeypatch.setattr("pyterrier_grasp.llm.batch.time.sleep", lambda seconds: (_ for _ in ()).throw(Killed))
-    with pytest.raises(Killed):
-        Run(server)(KEYS)
-    monkeypatch.undo()
+def test_without_a_database_the_endpoint_remembers(server, killed_while_waiting):
+    killed_while_waiting(Run(server), KEYS)
     assert Run(server)(KEYS[::-1]) == EXPECTED, "the order of the requests does not matter"
     assert server.desk.asked == KEYS
 
 
 def test_many_foreign_batches_at_the_endpoint(server, tmp_path):
     """Batches of others are passed over, and ours is found on a later page."""
-    with pytest.raises(Killed):
-        run = Run(server, tmp_path / "answers.db")
-        run.book.started = lambda *args: (_ for _ in ()).throw(Killed)
-        run(KEYS)
+    run = Run(server, tmp_path / "answers.db")
+    killed_before_the_id(run, KEYS)
     api = run.batches.api
     file = api.files.create(file=("x.jsonl", b""), purpose="batch")
     for number in range(250):
@@ -233,13 +251,10 @@ def test_many_foreign_batches_at_the_endpoint(server, tmp_path):
     assert server.desk.asked == KEYS
 
 
-def test_endpoints_do_not_share_batches(server, tmp_path):
+def test_endpoints_do_not_share_batches(server, tmp_path, killed_while_waiting):
     other = Server()
     try:
-        with pytest.raises(Killed):
-            run = Run(server, tmp_path / "answers.db")
-            run.book.started = lambda *args: (_ for _ in ()).throw(Killed)
-            run(KEYS)
+        killed_while_waiting(Run(server, tmp_path / "answers.db"), KEYS)
         assert Run(other, tmp_path / "answers.db")(KEYS) == EXPECTED
         assert Run(server, tmp_path / "answers.db")(KEYS) == EXPECTED
         assert len(server.desk.created) == len(other.desk.created) == 1
@@ -316,6 +331,23 @@ def test_wrong_key_is_an_error(server, where):
     server.refuse = lambda method, path: 401 if f"{method} {path}" == where else None
     with pytest.raises(openai.AuthenticationError):
         Run(server)(KEYS)
+
+
+def test_endpoint_that_loses_its_batches_midway(server, tmp_path):
+    server.refuse = lambda method, path: 404 if (method, path) == ("POST", "/batches") and server.desk.created else None
+    with pytest.raises(openai.NotFoundError):
+        Run(server, tmp_path / "answers.db", max_requests=5)(KEYS)
+    server.refuse = lambda method, path: None
+    assert Run(server, tmp_path / "answers.db", max_requests=5)(KEYS) == EXPECTED
+    assert server.desk.asked == KEYS
+
+
+def test_endpoint_away_now_and_then(server, monkeypatch):
+    monkeypatch.setattr("pyterrier_grasp.llm.batch._MAX_LOST_POLLS", 2)
+    server.desk.looks = 5
+    counts = iter(range(100))
+    server.refuse = lambda method, path: 503 if path.startswith("/batches/") and next(counts) % 2 else None
+    assert Run(server)(KEYS) == EXPECTED
 
 
 def test_endpoint_away_for_a_while(server):
