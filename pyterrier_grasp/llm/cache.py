@@ -168,7 +168,10 @@ class AnswerCache:
                 )
             except sqlite3.DatabaseError as error:
                 raise self._os_error(error, "read") from error
-        return None if row is None else KeptAnswer(*row[:6], Usage(*row[6:10]), row[10])
+        if row is None:
+            return None
+        key, request, model, snapshot, shape, text, *usage, seconds = row
+        return KeptAnswer(key, request, model, snapshot, shape, text, Usage(*usage), seconds)
 
     def put(self, answer: KeptAnswer) -> None:
         """Keep an answer; it is on disk when this returns.
