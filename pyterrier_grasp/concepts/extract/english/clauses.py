@@ -195,6 +195,7 @@ class _Clauses:
 
     def _verb(self, verb: Word) -> None:
         if verb.of("neg"):
+            self.named |= {thing.i for o in verb.of("dobj", "attr") for thing in self.things.meant_by(o)}
             return
         lemma = self.lemmas.verb(verb.text)
         subjects = self._subjects(verb)

@@ -78,6 +78,11 @@ def adjectives_of(word: Word) -> list[Word]:
     return _below(word, lambda kid: kid.dep in ("conj", "amod"))
 
 
+def chained(word: Word) -> list[Word]:
+    """A noun and those that follow it in a list, with commas or "and"."""
+    return _below(word, lambda kid: kid.dep in ("conj", "appos") and kid.is_noun)
+
+
 def _below(word: Word, follow: Callable[[Word], bool]) -> list[Word]:
     found, queue = [], [word]
     while queue:

@@ -2,11 +2,10 @@
 
 from pyterrier_grasp.concepts.extract.english import words
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
-from pyterrier_grasp.concepts.extract.english.parse import FINITE_TAGS, Word
+from pyterrier_grasp.concepts.extract.english.parse import Word
 
 MODIFIERS = ("det", "amod", "nummod", "compound", "nmod", "poss", "predet")
 _NOMINAL = ("pobj", "dobj", "nsubj", "nsubjpass", "attr", "ROOT")
-_AUXILIARIES = ("is", "are", "was", "were")
 
 
 def is_animate(word: Word, lemmas: Lemmas) -> bool:
@@ -29,7 +28,7 @@ def take_modifiers(source: Word, target: Word) -> None:
 
 
 def no_verb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A microwave oven with a tray", "a toilet and sink": things that the parser takes for what is done."""
+    """As in "A microwave oven with a tray", "a toilet and sink": things that the parser takes for what is done."""
     if not word.is_verb or word.text.endswith(("ing", "ed")):
         return
     noun = lemmas.noun(word.text)
@@ -70,6 +69,8 @@ def tables(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         word.tag = "NN"
         if word.dep == "intj" and word.head.is_verb and not word.head.of("nsubj"):
             word.dep = "nsubj"
+    elif word.tag == "RB" and word.dep == "amod" and noun and not adjective:
+        word.tag = "NN"
     elif word.tag == "JJ" and not adjective and word.text not in words.COLOURS and "-" not in word.text:
         if word.of("nsubj") and word.dep == "ROOT" and lemmas.verb(word.text) != word.text:
             word.tag = "VBD"  # "a man bent over"
@@ -84,7 +85,7 @@ def tables(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 
 def first_word(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "Coffee with a bagel": no verb."""
+    """As in "Coffee with a bagel": no verb."""
     if word.i or word.tag not in ("VB", "VBP") or word.of("nsubj", "dobj", "xcomp", "prt"):
         return
     if lemmas.is_a(word.text, "noun") and lemmas.verb(word.text) not in words.ACTIONS:
@@ -92,7 +93,7 @@ def first_word(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 
 def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "Fire hydrant", where the hydrant is taken for an adjective; "a skateboarder high in the air"."""
+    """As in "Fire hydrant", where the hydrant is taken for an adjective; "a skateboarder high in the air"."""
     if word.dep in ("amod", "compound") and word.head.i == word.i - 1 and word.is_noun and word.head.is_noun:
         noun = word.head
         replace(noun, word)
@@ -117,146 +118,8 @@ def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             adjective.attach(word, "amod")
 
 
-def noun_root(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A bed frame in a bedroom", "a woman holding a ball and a dog": a noun has no subject."""
-    if not word.is_noun or word.text.endswith("ing") or word.of("cop", "aux"):
-        return
-    subject = next(iter(word.of("nsubj")), None)
-    if subject is None or not subject.is_noun or subject.i > word.i:
-        return
-    if subject.of("conj") and not word.of("det", "amod", "compound") and lemmas.verb(word.text) in words.ACTIONS:
-        word.tag = "VBP"  # "a dog and a horse stand"
-        return
-    if subject.i == word.i - 1:
-        if lemmas.verb(word.text) in words.ACTIONS or not lemmas.is_a(lemmas.noun(word.text), "noun"):
-            word.tag = "VBZ"
-            return
-        subject.dep = "compound"
-        for kid in subject.of("det", "amod", "nummod", "poss"):
-            kid.attach(word, kid.dep)
-        return
-    replace(word, subject)
-    start = min(kid.i for kid in (word, *word.kids) if kid is not subject)
-    near = parse[start - 2] if start > 1 and parse[start - 1].tag == "CC" else None
-    if near is not None and near.is_noun:
-        word.attach(near, "conj")
-    else:
-        word.attach(subject, "appos")
-
-
-def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A cat drinking water": no "drinking water"; "a horse standing and": no "horse standing"."""
-    if not word.text.endswith("ing") or len(word.text) < 5 or not lemmas.may_be_verb(word.text) or not word.i:
-        return
-    if word.of("nsubj", "aux") or word.dep in ("acl", "advcl", "relcl"):
-        word.tag = "VBG"
-        return
-    be = word.head
-    if word.dep == "attr" and be.text in _AUXILIARIES and be.of("nsubj") and not word.of("det"):
-        replace(be, word)  # "people are ice skating"
-        word.tag = "VBG"
-        for kid in list(be.kids):
-            kid.attach(word, kid.dep)
-        be.attach(word, "aux")
-        return
-    before = parse[word.i - 1]
-    if word.dep == "pobj" and before.text in words.COLOURS and before in word.kids and word.head.head.is_noun:
-        above = word.head.head  # "a boy in red jumping"
-        before.attach(word.head, "pobj")
-        word.attach(above, "acl")
-        word.tag = "VBG"
-        return
-    if not before.is_noun:
-        return
-    action = lemmas.verb(word.text) in words.ACTIONS
-    if word.is_noun and before in word.of("compound", "nmod", "amod") and word.head is not before:
-        if is_animate(before, lemmas) or (action and word.of("prep")):
-            take_modifiers(word, before)
-            replace(word, before)
-            word.attach(before, "acl")
-            word.tag = "VBG"
-    elif word.dep in ("amod", "compound") and word.head.is_noun and word.head.i > word.i:
-        thing = word.head
-        clash = thing.tag == "NNS" and any(det.text in ("a", "an") for det in thing.of("det"))
-        if word.text in words.PURPOSES and not (is_animate(before, lemmas) or clash):
-            return
-        if not (is_animate(before, lemmas) or clash or (action and word.text != "making")):
-            return
-        if before in thing.kids:
-            replace(thing, before)
-            take_modifiers(thing, before)
-        word.attach(before, "acl")
-        word.tag = "VBG"
-        thing.attach(word, "dobj")
-
-
-def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A dog leaps over a log": no name "dog leaps", but a dog that leaps."""
-    misplaced = word.tag in FINITE_TAGS and word.dep in ("pobj", "dobj")
-    if (
-        not (word.is_noun or word.tag == "VBZ" or misplaced)
-        or not lemmas.may_be_verb(word.text)
-        or word.of("nsubj", "poss")
-    ):
-        return
-    doer = parse[word.i - 1] if word.i else word
-    named = doer.is_noun or doer.text in words.COLOURS or doer.text in words.ANIMATE
-    if doer not in word.of("compound", "nmod", "amod") or not named:
-        return
-    singular = any(det.text in ("a", "an", "another", "each", "one") for det in word.of("det", "nummod"))
-    plural = doer.tag in ("NNS", "NNPS") or doer.text == "people"
-    plural |= word.dep == "conj" and word.head.is_noun and is_animate(word.head, lemmas)  # "a man and child kayak"
-    action = lemmas.verb(word.text) in words.ACTIONS
-    form_s = word.text.endswith("s") and lemmas.noun(word.text) != word.text
-    if word.dep == "pobj":
-        above = word.head.head
-        if above.dep == "acl":
-            above = above.head  # "men dressed in white ride"
-        fits = (
-            form_s
-            or word.tag in FINITE_TAGS
-            or (above.tag == "NNS" and (not any(w.is_verb for w in parse) or not doer.is_noun))
-        )
-        if above.is_noun and is_animate(above, lemmas) and fits and (action or word.tag in FINITE_TAGS):
-            take_modifiers(word, doer)
-            doer.attach(word.head, "pobj")
-            doer.tag = "NN" if not doer.is_noun else doer.tag
-            word.tag = "VBZ" if form_s else "VBP"
-            replace(above, word)
-            above.attach(word, "nsubj")
-            for kid in [k for k in (*above.kids, *word.head.head.kids, *doer.head.head.kids) if k.i > word.i]:
-                kid.attach(word, kid.dep)
-        return
-    if not (doer.is_noun or doer.text in words.ANIMATE):
-        return
-    if form_s and not plural and (singular or (is_animate(doer, lemmas) and action) or word.tag == "VBZ"):
-        word.tag = "VBZ"
-    elif not form_s and plural and is_animate(doer, lemmas) and word.tag == "NN":
-        word.tag = "VBP"
-    else:
-        return
-    if not doer.is_noun:
-        doer.tag = "NN"
-    take_modifiers(word, doer)
-    _make_clause(word, doer)
-
-
-def _make_clause(verb: Word, doer: Word) -> None:
-    """Give a verb that stood in a noun's place its subject."""
-    head, dep = verb.head, verb.dep
-    if dep == "conj" and head.is_noun:  # "three ducks and a dog swim"
-        doer.attach(head, "conj")
-        if head.head is head:
-            verb.attach(verb, "ROOT")
-            head.attach(verb, "nsubj")
-        return
-    doer.attach(verb, "nsubj")
-    if head is not verb and dep not in ("conj", "advcl", "ccomp", "relcl"):
-        verb.dep = "advcl"
-
-
 def odd_verb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A teen does tricks", where tricks is taken for the verb; "next to track"."""
+    """As in "A teen does tricks", where tricks is taken for the verb; "next to track"."""
     if word.tag not in ("VB", "VBP") or not lemmas.is_a(word.text, "noun"):
         return
     before = parse[word.i - 1] if word.i else word
@@ -275,7 +138,7 @@ def odd_verb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 
 def infinitive(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "Leans down to pet a dog", where pet is taken for a noun."""
+    """As in "Leans down to pet a dog", where pet is taken for a noun."""
     if word.dep != "pobj" or word.head.text != "to" or word.kids or word.i + 1 >= len(parse) or word.tag != "NN":
         return
     if lemmas.verb(word.text) not in words.ACTIONS or parse[word.i + 1].tag not in ("DT", "PRP$"):
@@ -292,7 +155,7 @@ def infinitive(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 
 def adverb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
-    """ "A man at the drumset onstage": the man is at the drumset."""
+    """As in "A man at the drumset onstage": the man is at the drumset."""
     if word.text not in words.PLACE_ADVERBS or word.dep in ("ROOT", "prep", "advmod") or word.of("pobj"):
         return
     before = parse[word.i - 1] if word.i else None

@@ -7,9 +7,8 @@ LONGEST = 50_000  # characters; more is cut off
 _SPACE_BEFORE = re.compile(r"\s+([.,;:!?])")
 _ENDS = re.compile(r"[\s.,;:!?\-\"'`*_]+$")
 _STARTS = re.compile(r"^[\s.,;:!?\-\"'`*_]+")
-_ONE_WORD = re.compile(
-    r"\b(side by side|back to back|hand in hand|face to face|upside down|face down|up close)\b", re.I
-)
+_TOGETHER = re.compile(r"\b(side by side|back to back|hand in hand|face to face) ?", re.I)  # confuses the parser
+_ONE_WORD = re.compile(r"\b(upside down|face down|up close)\b", re.I)
 _ITS = re.compile(r"\b(with|in|on|of|from|by|to|and|at|near|behind|under|over|holding|using|has|for|out) it's\b")
 _JOINED = re.compile(r"\b(a|an|the) (fenced|bundled|walled|roped) (in|up|off) (?=[a-z])")
 
@@ -24,6 +23,7 @@ def tidy(text: str) -> str:
     text = _ENDS.sub("", _STARTS.sub("", _SPACE_BEFORE.sub(r"\1", text)))
     if not text:
         return ""
+    text = _TOGETHER.sub("", text).strip()
     text = _ONE_WORD.sub(lambda match: match[0].replace(" ", "-"), text)
     text = _ITS.sub(r"\1 its", text)
     text = re.sub(r"(?<=[a-z])/(?=[a-z])", " and ", text)
