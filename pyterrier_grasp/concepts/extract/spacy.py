@@ -11,7 +11,7 @@ from pyterrier_grasp.concepts.extract.english import RULES_VERSION, Lemmas, trip
 from pyterrier_grasp.concepts.extract.english.models import DEFAULT_MODEL, load_model
 from pyterrier_grasp.concepts.extract.english.parse import words_of
 from pyterrier_grasp.concepts.extract.english.repair import repair
-from pyterrier_grasp.concepts.extract.english.text import tidy
+from pyterrier_grasp.concepts.extract.english.text import join_adjectives, tidy
 from pyterrier_grasp.concepts.mining.refine import Refiner
 from pyterrier_grasp.concepts.triplets import Triplet
 
@@ -80,11 +80,11 @@ class SpacyExtractor:
             ValueError: If the model has no tagger, parser or rule lemmatizer, or is not of English.
         """
         rows = captions(dataset)
-        texts = dict.fromkeys(tidy(row.text) for row in rows)
-        parsed = self._parse([text for text in texts if text])
+        lemmas = Lemmas.of(self._pipeline())
+        texts = [join_adjectives(tidy(row.text), lemmas.is_adjective) for row in rows]
+        parsed = self._parse([text for text in dict.fromkeys(texts) if text], lemmas)
         known: dict[str, list[Triplet]] = {"": []}
-        for row in rows:
-            text = tidy(row.text)
+        for row, text in zip(rows, texts, strict=True):
             if text not in known:
                 known[text] = next(parsed)
             yield {"qid": row.qid, "docno": row.docno, "triplets": list(known[text])}
@@ -94,9 +94,8 @@ class SpacyExtractor:
             self._nlp = load_model(self.model)
         return self._nlp
 
-    def _parse(self, texts: list[str]) -> Iterator[list[Triplet]]:
+    def _parse(self, texts: list[str], lemmas: Lemmas) -> Iterator[list[Triplet]]:
         nlp = self._pipeline()
-        lemmas = Lemmas.of(nlp)
         idle = [name for name in nlp.pipe_names if name not in _PIPES]
         docs = nlp.pipe(texts, batch_size=self.batch_size, n_process=self.n_process, disable=idle)
         for doc in tqdm(docs, desc="triplets", unit="caption", total=len(texts), disable=not self.verbose):

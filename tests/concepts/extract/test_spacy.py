@@ -11,7 +11,7 @@ from pyterrier_grasp.concepts.extract.english import Lemmas, triplets_of
 from pyterrier_grasp.concepts.extract.english.models import load_model
 from pyterrier_grasp.concepts.extract.english.parse import Word, link
 from pyterrier_grasp.concepts.extract.english.repair import repair
-from pyterrier_grasp.concepts.extract.english.text import LONGEST, tidy
+from pyterrier_grasp.concepts.extract.english.text import LONGEST, join_adjectives, tidy
 from pyterrier_grasp.concepts.extract.spacy import SpacyExtractor
 from pyterrier_grasp.concepts.mining import Refiner
 from pyterrier_grasp.concepts.triplets import check_triplets
@@ -183,7 +183,7 @@ def test_rows_follow_the_captions_and_a_text_is_parsed_once(extractor, monkeypat
     texts = ["A dog runs.", "A cat sleeps.", "A dog runs .", "A dog runs."]
     seen = []
     real = extractor._parse
-    monkeypatch.setattr(extractor, "_parse", lambda unique: (seen.extend(unique), real(unique))[1])
+    monkeypatch.setattr(extractor, "_parse", lambda unique, lemmas: (seen.extend(unique), real(unique, lemmas))[1])
     rows = list(extractor.extract(Captions(texts, [["a", "b"], ["a"], ["c"], ["c"]])))
     assert [(row["qid"], row["docno"]) for row in rows] == [
         *(("q0", "a"), ("q0", "b"), ("q1", "a"), ("q2", "c"), ("q3", "c"))
@@ -276,8 +276,20 @@ def test_tidy():
     assert tidy("John and Mary eat") == "John and Mary eat."
     assert tidy("a truck with it's hood open") == "A truck with its hood open."
     assert tidy("a tub/shower") == "A tub and shower."
-    assert tidy(' "..." ') == ""
+    assert tidy(' "..." ') == tidy("side by side") == ""
     assert len(tidy("x " * LONGEST)) <= LONGEST + 1
+
+
+def test_commas_between_adjectives(lemmas):
+    def join(text):
+        return join_adjectives(text, lemmas.is_adjective)
+
+    assert join("Up a huge, snowy mountain.") == "Up a huge snowy mountain."
+    assert join("A red, white and blue plane.") == "A red white and blue plane."
+    assert join("A big, furry, black dog.") == "A big furry black dog."
+    assert join("A red, white, and blue plane.") == "A red white and blue plane."
+    assert join("A dog, cat and bird.") == "A dog, cat and bird."
+    assert join("A boy in red, smiling at us.") == "A boy in red, smiling at us."
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ class _Clauses:
             return
         for adjective in [a for kid in verb.of("acomp") for a in adjectives_of(kid)]:
             if not adjective.is_verb:
-                self._adjective(adjective, subjects)
+                self._adjective(adjective, subjects, "" if lemma in words.COPULAS else name)
         objects = [t for o in verb.of("dobj", "attr") for t in self.things.meant_by(o)]
         if lemma in words.PERCEPTION:
             objects += [
@@ -255,7 +255,7 @@ class _Clauses:
                     self._adjective(adjective, subjects)
         self._prepositions(verb, subjects, "")
 
-    def _adjective(self, adjective: Word, subjects: list[Word]) -> None:
+    def _adjective(self, adjective: Word, subjects: list[Word], verb: str = "") -> None:
         """``bowl, full of, fruit``; ``dog, is, black``."""
         if any(prep.text in ("of", "to") for prep in adjective.of("prep")):
             self._prepositions(adjective, subjects, adjective.text)
@@ -264,4 +264,4 @@ class _Clauses:
         for subject in subjects:
             if phrase:
                 self._add(adjective.i, subject, "is", phrase)
-        self._prepositions(adjective, subjects, "")
+        self._prepositions(adjective, subjects, verb)

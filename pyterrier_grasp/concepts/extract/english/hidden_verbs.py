@@ -97,12 +97,9 @@ def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """As in "A dog leaps over a log": no name "dog leaps", but a dog that leaps."""
-    misplaced = word.tag in FINITE_TAGS and word.dep in ("pobj", "dobj")
-    if (
-        not (word.is_noun or word.tag == "VBZ" or misplaced)
-        or not lemmas.may_be_verb(word.text)
-        or word.of("nsubj", "poss")
-    ):
+    if not (word.is_noun or word.tag in FINITE_TAGS) or word.of("nsubj", "poss"):
+        return
+    if is_animate(word, lemmas) or not lemmas.may_be_verb(word.text):
         return
     doer = parse[word.i - 1] if word.i else word
     named = doer.is_noun or doer.text in words.COLOURS or doer.text in words.ANIMATE
@@ -125,8 +122,10 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         above = word.head.head
         if above.dep == "acl":
             above = above.head  # "men dressed in white ride"
+        watched = above.head.is_verb and lemmas.verb(above.head.text) in words.PERCEPTION and not doer.is_noun
         fits = (
             form_s
+            or watched
             or word.tag in FINITE_TAGS
             or (above.tag == "NNS" and (not any(w.is_verb for w in parse) or not doer.is_noun))
         )
@@ -134,6 +133,10 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             take_modifiers(word, doer)
             doer.attach(word.head, "pobj")
             doer.tag = "NN" if not doer.is_noun else doer.tag
+            if watched:  # "helps a man in red climb"
+                word.tag = "VB"
+                word.attach(above.head, "xcomp")
+                return
             word.tag = "VBZ" if form_s else "VBP"
             replace(above, word)
             above.attach(word, "nsubj")

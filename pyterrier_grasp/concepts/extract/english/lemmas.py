@@ -49,6 +49,10 @@ class Lemmas:
         """Whether a base form is in the table of a part of speech."""
         return word in self._index[pos]
 
+    def is_adjective(self, word: str) -> bool:
+        """Whether a word is an adjective or a colour, and rather not a noun: "snowy", not "light"."""
+        return word in words.COLOURS or (self.is_a(word, "adj") and not self.is_a(word, "noun")) or word in words.PLAIN
+
     def may_be_verb(self, word: str) -> bool:
         """Whether a form can be one of a verb."""
         return self.is_a(self.verb(word), "verb")

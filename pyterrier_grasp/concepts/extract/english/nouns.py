@@ -114,7 +114,11 @@ class Nouns:
         if word.tag == "CD" or word.text in words.NUMBERS:
             number = words.NUMBERS.get(word.text, word.text)
             return number if number in words.NUMBER_WORDS else ""
-        if not is_word(word.text) or word.text in words.EMPTY_ADJECTIVES or word.tag in ("DT", "PRP$", "WDT", "IN"):
+        if (
+            not is_word(word.text)
+            or word.text in words.EMPTY_ADJECTIVES
+            or word.tag in ("DT", "PRP", "PRP$", "WDT", "IN")
+        ):
             return ""
         if word.text in words.EMPTY_HEADS and word.i and self._words[word.i - 1].text in words.EMPTY_ADJECTIVES:
             return ""

@@ -29,7 +29,7 @@ class Things:
 
     def is_thing(self, word: Word) -> bool:
         """Whether a word heads a noun phrase."""
-        if word.dep in _WITHIN:
+        if word.dep in _WITHIN or (word.dep == "conj" and word.head.dep == "amod"):
             return False
         return word.is_noun or (
             word.dep in _NOMINAL and word.tag in ("JJ", "FW") and self._lemmas.is_a(word.text, "noun")
@@ -53,7 +53,7 @@ class Things:
         if self.is_frame(word):
             return True
         quantity = self._lemmas.noun(word.text) in words.QUANTITIES or word.text in words.QUANTITIES
-        return quantity and bool(self.of_phrase(word))
+        return quantity and bool(self.of_phrase(word)) and not self.nouns.parts(word)  # not "parking lot of"
 
     def is_collective(self, word: Word) -> bool:
         """Whether its members act: "a group of people"."""

@@ -50,6 +50,9 @@ LEMMAS = {
     ("leaves", "noun"): "leaf",
     ("wolves", "noun"): "wolf",
     ("skis", "noun"): "ski",
+    ("bikers", "noun"): "biker",
+    ("tutus", "noun"): "tutu",
+    ("menus", "noun"): "menu",
     ("graffiti", "noun"): "graffiti",
     ("confetti", "noun"): "confetti",
     ("spaghetti", "noun"): "spaghetti",
@@ -60,6 +63,11 @@ COLOURS = _set(
     "crimson cyan fuchsia gold golden gray green grey indigo ivory khaki lavender lilac lime magenta maroon mauve "
     "navy neon ochre olive orange peach periwinkle pink plum purple red rose ruby rust salmon scarlet silver tan "
     "taupe teal turquoise violet white yellow"
+)
+#: Adjectives that could be nouns.
+PLAIN = _set(
+    "furry big small large little old young long short tall thin fat wide flat dark bright calm wet dry shaggy fluffy "
+    "grassy sandy rocky muddy dirty clean empty plain metal round cold hot smooth open modern"
 )
 #: What can stand before a colour and belongs to it.
 SHADES = _set("bright dark deep dull light lime navy neon pale hot olive royal sky baby army forest mint pastel pea")
@@ -110,14 +118,14 @@ EMPTY_ADJECTIVES = _set(
 
 #: Nouns that stand for nothing visible.
 EMPTY_NOUNS = _set(
-    "aspect back beginning bit bottom center centre chance each edge end era example fact form front half "
-    "he her hers herself him himself his i it itself kind lot lots manner me means middle mine moment most much mode "
-    "none number one ones other others ourselves part plenty progress purpose reason rest self she side "
-    "sideways sort somebody something someone stuff that them themselves theirs there these they thing things this "
-    "those time today top turn type us variety way we what which who whom whose you anyone anybody anything everyone "
-    "everybody everything nothing nobody another all both either neither any some few many several side-by-side "
-    "back-to-back hand-in-hand face-to-face upside-down face-down up-close next outwards upwards downwards forwards "
-    "backwards inwards onwards while order place position direction t's s ' - -- etc x"
+    "aspect back beginning bit bottom center centre chance each edge end era example fact form front half he her hers "
+    "herself him himself his i it itself kind lot lots manner me means middle mine moment most much mode none number "
+    "one ones other others ourselves part plenty progress purpose reason rest self she side sideways sort somebody "
+    "something someone stuff that them themselves theirs there these they thing things this those time today top turn "
+    "type us variety way we what which who whom whose you anyone anybody anything everyone everybody everything "
+    "nothing nobody another all both either neither any some few many several side-by-side back-to-back hand-in-hand "
+    "face-to-face upside-down face-down up-close next outwards upwards downwards forwards backwards inwards onwards "
+    "while order place position direction t's s ' - -- etc x"
 )
 
 #: "a group of people": the people act; the group is said of them.
