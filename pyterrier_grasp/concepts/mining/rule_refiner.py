@@ -20,7 +20,7 @@ _BE = frozenset("be is are was were been being am".split())
 _HAVE = frozenset("have has had having".split())
 _PAST = frozenset("fell felt found lay saw".split())  # base forms of other verbs, too
 _STOP_RELATIONS = frozenset(
-    "a an the and or but which that who while when as if so not than it one be does did can will would".split()
+    "a an the and or but which that who while when as if so not than it one does did can will would".split()
 )
 _STOP_ENTITIES = (
     words.EMPTY_NOUNS | words.EMPTY_ADJECTIVES | words.PRONOUNS | _DETERMINERS | frozenset("and or is".split())

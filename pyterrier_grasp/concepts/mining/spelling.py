@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
@@ -108,12 +109,13 @@ class Spelling:
         return bool(doer) and (self._lemmas.is_a(doer, "verb") or self._lemmas.is_a(f"{doer}e", "verb"))
 
     def _is_compound(self, word: str) -> bool:
-        return any(
+        return len(word) > 6 and any(
             all(len(part) > 2 and self._dictionary.get(part, 0) > 50 for part in (word[:cut], word[cut:]))
             for cut in range(3, len(word) - 2)
         )
 
 
+@cache
 def _dictionary() -> dict[str, Any]:
     try:
         from spellchecker import SpellChecker
