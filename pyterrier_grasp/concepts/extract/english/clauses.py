@@ -126,8 +126,6 @@ class _Clauses:
                 inner = self.things.of_phrase(kid)
                 if self.lemmas.noun(kid.text) in words.PLACES and inner and not self.nouns.parts(kid):
                     result.append((f"{prep.text} {kid.text} of", inner))
-                elif prep.text == "with" and any(det.text == "no" for det in kid.of("det")):
-                    result.append(("without", [kid]))
                 else:
                     result.append((prep.text, [kid]))
             elif kid.dep == "conj" and kid.tag in ("IN", "RP", "TO") and depth:

@@ -15,6 +15,9 @@ def noun_root(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     subject = next(iter(word.of("nsubj")), None)
     if subject is None or not subject.is_noun or subject.i > word.i:
         return
+    if word.of("xcomp", "dobj") and lemmas.verb(word.text) in words.ACTIONS:
+        word.tag = "VBZ"  # "a baby in pigtails tries to climb"
+        return
     if subject.of("conj") and not word.of("det", "amod", "compound") and lemmas.verb(word.text) in words.ACTIONS:
         word.tag = "VBP"  # "a dog and a horse stand"
         return
@@ -53,8 +56,14 @@ def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """As in "A cat drinking water": no "drinking water"; "a horse standing and": no "horse standing"."""
     if not word.text.endswith("ing") or len(word.text) < 5 or not lemmas.may_be_verb(word.text) or not word.i:
         return
-    if word.of("nsubj", "aux") or word.dep in ("acl", "advcl", "relcl"):
+    if word.of("nsubj", "aux") or word.dep in ("acl", "advcl", "relcl") or (word.dep == "conj" and word.head.is_verb):
         word.tag = "VBG"
+        sport = parse[word.i - 1]
+        if sport.text in words.SPORTS and sport in word.of("nsubj"):  # "a person bungee jumping"
+            for doer in [kid for kid in sport.of("compound") if is_animate(kid, lemmas)]:
+                take_modifiers(sport, doer)
+                doer.attach(word, "nsubj")
+                sport.dep = "compound"
         return
     be = word.head
     if word.dep == "attr" and be.text in _AUXILIARIES and be.of("nsubj") and not word.of("det"):
@@ -102,7 +111,7 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     if is_animate(word, lemmas) or not lemmas.may_be_verb(word.text):
         return
     doer = parse[word.i - 1] if word.i else word
-    named = doer.is_noun or doer.text in words.COLOURS or doer.text in words.ANIMATE
+    named = doer.is_noun or doer.text in words.COLOURS or lemmas.is_animate(doer.text)
     if doer not in word.of("compound", "nmod", "amod") or not named:
         return
     singular = any(det.text in ("a", "an", "another", "each", "one") for det in word.of("det", "nummod"))
@@ -117,6 +126,14 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             doer.attach(head, "dobj")
             word.attach(head, "xcomp")
             word.tag = "VB"
+        return
+    if word.dep == "dobj" and form_s and action and head.dep == "acl" and is_animate(head.head, lemmas):
+        above = head.head  # "a dog wearing a muzzle runs"
+        take_modifiers(word, doer)
+        doer.attach(head, "dobj")
+        doer.tag, word.tag = doer.tag if doer.is_noun else "NN", "VBZ"
+        replace(above, word)
+        above.attach(word, "nsubj")
         return
     if word.dep == "pobj":
         above = word.head.head
@@ -143,7 +160,7 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             for kid in [k for k in (*above.kids, *word.head.head.kids, *doer.head.head.kids) if k.i > word.i]:
                 kid.attach(word, kid.dep)
         return
-    if not (doer.is_noun or doer.text in words.ANIMATE):
+    if not (doer.is_noun or lemmas.is_animate(doer.text)):
         return
     if form_s and not plural and (singular or (is_animate(doer, lemmas) and action) or word.tag == "VBZ"):
         word.tag = "VBZ"
@@ -154,6 +171,8 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     if not doer.is_noun:
         doer.tag = "NN"
     take_modifiers(word, doer)
+    for thing in word.of("appos"):
+        thing.dep = "dobj"  # "a dog bites a mitten"
     _make_clause(word, doer)
 
 

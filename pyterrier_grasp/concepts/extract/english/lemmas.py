@@ -53,6 +53,11 @@ class Lemmas:
         """Whether a word is an adjective or a colour, and rather not a noun: "snowy", not "light"."""
         return word in words.COLOURS or (self.is_a(word, "adj") and not self.is_a(word, "noun")) or word in words.PLAIN
 
+    def is_animate(self, word: str) -> bool:
+        """Whether a noun names people or animals: in a list, or with an ending such as "-boarder"."""
+        noun = self.noun(word)
+        return noun in words.ANIMATE or noun.endswith(words.DOERS)
+
     def may_be_verb(self, word: str) -> bool:
         """Whether a form can be one of a verb."""
         return self.is_a(self.verb(word), "verb")

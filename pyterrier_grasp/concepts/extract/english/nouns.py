@@ -70,7 +70,7 @@ class Nouns:
         if kid.i == word.i - 1 and f"{kid.text} {self._lemmas.noun(word.text)}" in words.FIXED_NAMES:
             return True
         if kid.text.endswith("ing") and kid.text in words.PURPOSES:
-            return self._lemmas.noun(word.text) not in words.ANIMATE
+            return not self._lemmas.is_animate(word.text)
         return kid.is_noun and not self.is_adjective(kid, word)
 
     def is_adjective(self, kid: Word, word: Word) -> bool:

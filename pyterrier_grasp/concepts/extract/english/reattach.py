@@ -62,7 +62,9 @@ def with_subject(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     if word.tag != "VBG":
         return
     before = parse[word.i - 1] if word.i else None
-    if word.dep in ("pobj", "pcomp") and word.of("nsubj"):
+    if word.dep == "pcomp" and word.head.dep == "advmod" and word.head.head.is_noun:
+        word.attach(word.head.head, "acl")  # "people outside sitting on chairs"
+    elif word.dep in ("pobj", "pcomp") and word.of("nsubj"):
         prep, thing = word.head, word.of("nsubj")[0]
         thing.attach(prep, "pobj")
         word.attach(thing, "acl")
@@ -85,6 +87,37 @@ def subordinate(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     word.attach(after, "mark")
 
 
+def is_garment(word: Word, lemmas: Lemmas) -> bool:
+    """Whether people wear it: "hat", "tanktop", "sunhat"."""
+    name = lemmas.noun(word.text)
+    return name in words.GARMENTS or any(name.endswith(garment) for garment in ("top", "shirt", "hat", "suit"))
+
+
+def colour_before(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """As in "a boy with a purple Mohawk is playing": the Mohawk does not play."""
+    before = parse[word.i - 1] if word.i else None
+    if before is None or word.dep != "nsubj" or not word.is_noun or word.of("det", "amod", "nummod", "poss"):
+        return
+    if before.dep == "pobj" and before.text in words.COLOURS and before.of("det") and not is_animate(word, lemmas):
+        replace(before, word)
+        for kid in list(before.kids):
+            kid.attach(word, kid.dep)
+        before.attach(word, "amod")
+
+
+def worn(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
+    """As in "sits next to a boy in a blue shirt": the boy wears it. "With goggles on in a pool": nothing is on."""
+    before = parse[word.i - 1] if word.i else None
+    if before is None or not before.is_noun:
+        return
+    if word.text == "on" and not word.of("pobj") and is_garment(before, lemmas):
+        for kid in word.of("prep"):
+            kid.attach(word.head, "prep")
+    elif word.text == "in" and word.dep == "prep" and word.head.is_verb and is_animate(before, lemmas):
+        if before.dep in ("pobj", "dobj") and any(is_garment(p, lemmas) for p in word.of("pobj")):
+            word.attach(before, "prep")
+
+
 def place(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """As in "With a boat in the background": the boat is there. "A bench with graffiti on it": the graffiti is."""
     if word.dep != "prep":
@@ -102,32 +135,33 @@ def place(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 def participle(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """As in "People with backpacks walking": the people walk. "A train on the tracks going": the train goes."""
-    if word.dep not in ("acl", "relcl") or word.tag != "VBG":
+    verb = lemmas.verb(word.text)
+    if word.dep not in ("acl", "relcl") or not (word.tag == "VBG" or (word.tag == "VBN" and verb == "dress")):
         return
-    noun, verb = word.head, lemmas.verb(word.text)
-    name = lemmas.noun(noun.text)
-    if name in words.ANIMATE:
+    noun = word.head
+    if is_animate(noun, lemmas):
         return
     does = bool(word.of("dobj")) and verb not in words.STATIVE
-    worn = name in words.GARMENTS and verb not in words.SHOWS
+    worn = is_garment(noun, lemmas) and verb not in words.SHOWS
     rests = verb in words.POSTURES and noun.dep == "pobj" and noun.head.text in ("in", "on", "at", "inside")
-    if verb in words.ACTIONS or does or worn or rests:
-        doers = words.ANIMATE
-    elif verb in words.MOVES and name not in words.VEHICLES:
-        doers = words.VEHICLES
+    if verb in words.ACTIONS or does or worn or rests or verb == "dress":
+        does_it = is_animate
+    elif verb in words.MOVES and not _is_vehicle(noun, lemmas):
+        does_it = _is_vehicle
     else:
         return
     for above in noun.ancestors():
-        if above.is_noun and lemmas.noun(above.text) in doers:
+        if above.is_noun and does_it(above, lemmas):
             word.attach(above, word.dep)
             return
-        if (
-            above.is_verb
-            and word.dep == "acl"
-            and any(lemmas.noun(s.text) in doers for s in above.of("nsubj", "nsubjpass"))
-        ):
+        subjects = above.of("nsubj", "nsubjpass") if above.is_verb and word.dep == "acl" else []
+        if any(does_it(subject, lemmas) for subject in subjects):
             word.attach(above, "advcl")
             return
+
+
+def _is_vehicle(word: Word, lemmas: Lemmas) -> bool:
+    return lemmas.noun(word.text) in words.VEHICLES
 
 
 def conjunct(word: Word, parse: list[Word], lemmas: Lemmas) -> None:

@@ -22,6 +22,8 @@ _RULES = (
     reattach.joint_modifier,
     reattach.subordinate,
     reattach.with_subject,
+    reattach.colour_before,
+    reattach.worn,
     reattach.place,
     reattach.participle,
     reattach.conjunct,

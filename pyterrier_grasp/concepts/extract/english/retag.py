@@ -10,7 +10,7 @@ _NOMINAL = ("pobj", "dobj", "nsubj", "nsubjpass", "attr", "ROOT")
 
 def is_animate(word: Word, lemmas: Lemmas) -> bool:
     """Whether a noun names people or animals."""
-    return lemmas.noun(word.text) in words.ANIMATE
+    return lemmas.is_animate(word.text)
 
 
 def replace(old: Word, new: Word) -> None:

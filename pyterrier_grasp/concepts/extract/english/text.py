@@ -25,6 +25,7 @@ def tidy(text: str) -> str:
     text = _ENDS.sub("", _STARTS.sub("", _SPACE_BEFORE.sub(r"\1", text)))
     text = _TOGETHER.sub("", text).strip()
     text = _ONE_WORD.sub(lambda match: match[0].replace(" ", "-"), text)
+    text = re.sub(r"(?<=[a-z])'s (?=\w+ing\b|in\b|on\b|at\b|are\b|with\b)", "s ", text)  # "two zebra's standing"
     text = _ITS.sub(r"\1 its", text)
     text = re.sub(r"(?<=[a-z])/(?=[a-z])", " and ", text)
     text = _JOINED.sub(r"\1 \2-\3 ", text)

@@ -90,7 +90,7 @@ class Things:
         for above in word.ancestors():
             if above.is_verb:
                 return self._subjects(above)
-            if above.is_noun:
+            if above.is_noun and word.dep != "poss":
                 return self.meant_by(above)
         return []
 
@@ -117,7 +117,7 @@ class Things:
         if plural:
             return False
         if pronoun.text in ("he", "him", "his"):
-            return lemma in words.ANIMATE and lemma not in words.FEMALE - words.MALE
+            return self._lemmas.is_animate(word.text) and lemma not in words.FEMALE - words.MALE
         if pronoun.text in ("she", "her"):
-            return lemma in words.ANIMATE and lemma not in words.MALE - words.FEMALE
+            return self._lemmas.is_animate(word.text) and lemma not in words.MALE - words.FEMALE
         return lemma not in words.PEOPLE or lemma in ("baby", "child", "toddler", "infant")

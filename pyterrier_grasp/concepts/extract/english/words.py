@@ -206,6 +206,12 @@ ANIMALS = _set(
     "dalmatian collie rottweiler dachshund labrador lab chihuahua beagle boxer corgi husky mutt spaniel pup doberman"
 )
 ANIMATE = PEOPLE | ANIMALS
+#: Endings of further people.
+DOERS = tuple(
+    "man woman boy girl person player rider boarder skater biker surfer skier hiker climber racer dancer walker driver "
+    "worker keeper fighter performer lifter goer cyclist guitarist artist swimmer runner trainer teacher coordinator "
+    "drummer singer member leader owner dog puppy terrier".split()
+)
 
 #: Gerunds before a noun that say what it is for: "swimming pool".
 PURPOSES = _set(
@@ -236,7 +242,9 @@ STATIVE = _set(
 #: What a garment does.
 SHOWS = _set("show depict feature display bear read say cover match hang contain include advertise")
 #: What comes before a verb as a part of it: "ice skate".
-SPORTS = _set("ice roller rock water mud kite wind sky snow body para jet free hula cross-country arm horseback dirt")
+SPORTS = _set(
+    "bungee ice roller rock water mud kite wind sky snow body para jet free hula cross-country arm horseback dirt"
+)
 #: Things that are never what is done.
 NO_VERBS = _set(
     "backpack bathtub bear bench bicycle bottle bowl broccoli bubble carrot chair clothes couch cup fork glasses "
@@ -268,8 +276,8 @@ MOVES = _set("go travel move come drive pull ride fly sail head race roll speed 
 #: Endings of two-word adjectives: "dark skinned", "snow covered".
 ADJECTIVE_HEADS = _set(
     "shirted uniformed jacketed suited furred coated breasted tailed eared nosed necked sided framed walled roofed "
-    "aged bearded clad colored coloured covered dressed eyed faced fashioned filled footed haired handed headed "
-    "legged lit looking made patterned shaped sized skinned sleeved striped topped trimmed wheeled lined"
+    "aged themed free bearded clad colored coloured covered dressed eyed faced fashioned filled footed haired handed "
+    "headed legged lit looking made patterned shaped sized skinned sleeved striped topped trimmed wheeled lined"
 )
 EMPTY_HEADS = _set("colored coloured sized shaped")
 #: Names whose first word looks like an adjective or a verb.
@@ -285,7 +293,7 @@ FIXED_NAMES = frozenset(
     ).split(",")
 )
 #: Parts of names that say nothing.
-EMPTY_PARTS = _set("size sized style type kind color colour sort sorts")
+EMPTY_PARTS = _set("other others size sized style type kind color colour sort sorts")
 REFLEXIVE = _set("himself herself itself themselves myself yourself ourselves oneself")
 RELATIVE = _set("who which that whom")
 PRONOUNS = _set("he she it they him her them his its their")
