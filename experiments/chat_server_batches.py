@@ -23,6 +23,8 @@ class BatchDesk:
         answered: Share of a batch that is answered before it is over with ``ending``.
         ending: ``"completed"``, ``"expired"``, ``"cancelled"`` or ``"failed"``.
         queue: Requests that may wait in all; a further batch fails with ``token_limit_exceeded``. None: no limit.
+        spoiled: Answers, the first of each batch, that break off.
+        status: A status to answer everything with; None for none.
         created: Ids of the batches created.
         asked: Custom ids of every request handed in, in order.
     """
@@ -39,6 +41,8 @@ class BatchDesk:
         self.answered = 1.0
         self.ending = "completed"
         self.queue: int | None = None
+        self.spoiled = 0
+        self.status: int | None = None
         self.created: list[str] = []
         self.asked: list[str] = []
 
@@ -58,6 +62,8 @@ class BatchDesk:
             Status and body: JSON types, or the bytes of a file.
         """
         parts = path.strip("/").split("/")
+        if self.status is not None and parts[0] in ("files", "batches"):
+            return self.status, {"error": {"message": "not here"}}
         with self._lock:
             match (method, *parts):
                 case ("POST", "files"):
@@ -159,8 +165,11 @@ class BatchDesk:
         ready = orders[: round(self.answered * len(orders))]
         good: list[dict[str, Any]] = []
         bad: list[dict[str, Any]] = []
-        for order in ready:
+        for number, order in enumerate(ready):
             code, body = self._answer(order["body"])
+            if number < self.spoiled:
+                message = body["choices"][0]["message"]
+                message["content"] = message["content"][: len(message["content"]) // 2]
             response = {"status_code": code, "request_id": "r", "body": body}
             line = {"id": "x", "custom_id": order["custom_id"], "response": response, "error": None}
             (good if code == 200 else bad).append(line)

@@ -81,6 +81,7 @@ class BatchRun:
             known = {mark: batch.id for mark, batch in listed.items() if batch.status != "expired"}
             for file in self._files([key for key in keys if key not in covered]):
                 running.append(self._submitted(file, known))
+            self._wait(running, set(keys))
         except openai.APIStatusError as error:
             # some endpoints list batches but cannot create any
             if error.status_code not in _NO_BATCHES or running:
@@ -90,16 +91,14 @@ class BatchRun:
                 "the full price",
                 stacklevel=2,
             )
-            return
-        try:
-            self._wait(running, set(keys))
         except KeyboardInterrupt:
-            ids = ", ".join(str(record.id) for record in running)
-            tqdm.write(
-                f"{self.desc}: the batches go on at the endpoint ({ids}). Run the same again with the same cache to "
-                "fetch their answers.",
-                file=sys.stderr,
-            )
+            if running:
+                ids = ", ".join(str(record.id) for record in running)
+                tqdm.write(
+                    f"{self.desc}: the batches go on at the endpoint ({ids}). Run the same again with the same cache "
+                    "to fetch their answers.",
+                    file=sys.stderr,
+                )
             raise
 
     def _listed(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Which batches are under way: a table beside the answers, so that a killed run takes its batches up again."""
 
+import errno
 import json
 import sqlite3
 import time
@@ -11,6 +12,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pyterrier_grasp.llm.cache import CacheFullError
+
 _TABLE = """
 CREATE TABLE IF NOT EXISTS batches (
     endpoint TEXT NOT NULL,
@@ -21,6 +24,7 @@ CREATE TABLE IF NOT EXISTS batches (
     PRIMARY KEY (endpoint, fingerprint)
 )
 """
+_THIS = "WHERE endpoint = ? AND fingerprint = ?"
 
 
 @dataclass(frozen=True)
@@ -54,23 +58,39 @@ class BatchBook:
         endpoint: URL of the endpoint.
 
     Raises:
-        ValueError: If another process has batches under way with the same database.
+        ValueError: If another run has batches under way with the same database.
+        OSError: If the database cannot be written, now or later.
     """
 
     def __init__(self, path: str | Path | None, endpoint: str) -> None:
+        self._path, self._endpoint = path, endpoint
         self._lock = None if path is None else FileLock(f"{path}.batches.lock")
         if self._lock is not None:
             try:
                 self._lock.acquire(timeout=0)
             except Timeout as error:
                 raise ValueError(
-                    f"another process has batches under way with the answers in {path}: wait for it, or use another "
-                    "cache"
+                    f"another run has batches under way with the answers in {path}: wait for it, or use another cache"
                 ) from error
         self._db = sqlite3.connect(":memory:" if path is None else path, timeout=60)
-        self._endpoint = endpoint
-        with self._db:
-            self._db.execute(_TABLE)
+        try:
+            self._write(_TABLE)
+        except OSError:
+            self.close()
+            raise
+
+    def _write(self, statement: str, *values: object) -> None:
+        try:
+            with self._db:
+                self._db.execute(statement, values)
+        except sqlite3.DatabaseError as error:
+            kind, code = (CacheFullError, errno.ENOSPC) if "full" in str(error) else (OSError, errno.EIO)
+            raise kind(
+                code,
+                f"the batches under way cannot be written down ({error}). Those at the endpoint are not lost: make "
+                "room, and run it again with the same cache",
+                str(self._path),
+            ) from error
 
     def records(self) -> list[BatchRecord]:
         """All batches still to be fetched, the oldest first."""
@@ -85,33 +105,27 @@ class BatchBook:
     def plan(self, keys: Sequence[str]) -> BatchRecord:
         """Write down that a batch with these keys is about to be created."""
         record = BatchRecord(fingerprint(keys), None, tuple(keys))
-        with self._db:
-            self._db.execute(
-                "INSERT OR REPLACE INTO batches VALUES (?, ?, NULL, ?, ?)",
-                (self._endpoint, record.fingerprint, time.time(), json.dumps(record.keys)),
-            )
+        self._write(
+            "INSERT OR REPLACE INTO batches VALUES (?, ?, NULL, ?, ?)",
+            self._endpoint,
+            record.fingerprint,
+            time.time(),
+            json.dumps(record.keys),
+        )
         return record
 
     def started(self, record: BatchRecord, id_: str) -> BatchRecord:
         """Write down the id of a planned batch."""
-        with self._db:
-            self._db.execute(
-                "UPDATE batches SET id = ? WHERE endpoint = ? AND fingerprint = ?",
-                (id_, self._endpoint, record.fingerprint),
-            )
+        self._write(f"UPDATE batches SET id = ? {_THIS}", id_, self._endpoint, record.fingerprint)
         return BatchRecord(record.fingerprint, id_, record.keys)
 
     def fetched(self, record: BatchRecord, keys: Collection[str]) -> None:
         """Cross out what has been fetched; a batch of which nothing is left is forgotten."""
         left = [key for key in record.keys if key not in keys]
-        where = (self._endpoint, record.fingerprint)
-        with self._db:
-            if left:
-                self._db.execute(
-                    "UPDATE batches SET keys = ? WHERE endpoint = ? AND fingerprint = ?", (json.dumps(left), *where)
-                )
-            else:
-                self._db.execute("DELETE FROM batches WHERE endpoint = ? AND fingerprint = ?", where)
+        if left:
+            self._write(f"UPDATE batches SET keys = ? {_THIS}", json.dumps(left), self._endpoint, record.fingerprint)
+        else:
+            self._write(f"DELETE FROM batches {_THIS}", self._endpoint, record.fingerprint)
 
     def close(self) -> None:
         """Close the database and let other processes have it."""

@@ -25,6 +25,7 @@ class BatchedTurn:
         endpoint: Who is asked.
         cache: Where answers are kept.
         meter: Counts what they cost.
+        interval: Seconds between looks at batches under way.
         fresh: Keys of the answers that were put into the cache.
         first: Answers that will not do, by key.
     """
@@ -33,6 +34,7 @@ class BatchedTurn:
     endpoint: Endpoint
     cache: AnswerCache
     meter: Meter
+    interval: float = 60.0
     fresh: set[str] = field(default_factory=set)
     first: dict[str, FirstTurn] = field(default_factory=dict)
 
@@ -73,7 +75,7 @@ class BatchedTurn:
         book = BatchBook(self.cache.path, self.endpoint.url)
         try:
             with self.endpoint.open_blocking() as api:
-                BatchRun(api, book, body, accept, verbose=verbose, desc=desc).run(list(missing))
+                BatchRun(api, book, body, accept, self.interval, verbose, desc).run(list(missing))
         except openai.OpenAIError as error:
             raise self.endpoint.explain(error) from error
         finally:

@@ -64,6 +64,7 @@ class ChatClient:
 
     Attributes:
         model: The model.
+        batch_interval: Seconds between looks at batches under way.
         usage: All that this client has paid for.
 
     Raises:
@@ -113,6 +114,7 @@ class ChatClient:
         self.model = model
         self.concurrency = concurrency
         self.batch = batch
+        self.batch_interval = 60.0
         self.verbose = verbose
         self._settings = AskingSettings(model, temperature, seed, max_tokens, checked_params(params))
         url, key = where(base_url, api_key)
@@ -167,7 +169,7 @@ class ChatClient:
         if not requests:
             return []
         with self._asking:
-            batched = BatchedTurn(self._settings, self._endpoint, self.cache, self._meter)
+            batched = BatchedTurn(self._settings, self._endpoint, self.cache, self._meter, self.batch_interval)
             if self.batch:
                 batched.ask(requests, desc, self.verbose)
             progress = Progress(len(requests), desc, self.verbose)

@@ -428,10 +428,28 @@ def test_two_processes_with_one_database(server, tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "ready\n"
-        with pytest.raises(ValueError, match=r"another process .*answers\.db"):
+        with pytest.raises(ValueError, match=r"another run .*answers\.db"):
             BatchBook(tmp_path / "answers.db", server.url)
         os.kill(other.pid, signal.SIGKILL)
     BatchBook(tmp_path / "answers.db", server.url).close()
+
+
+def test_full_disk_is_said_in_words_and_loses_nothing(server, tmp_path):
+    keys = [f"key{number}" for number in range(3000)]
+    run = Run(server, tmp_path / "answers.db")
+    pages = run.book._db.execute("PRAGMA page_count").fetchone()[0]
+    run.book._db.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(OSError, match=r"batches under way cannot be written down.*full.*answers\.db"):
+        run(keys)
+    assert server.desk.created == [], "what cannot be written down is not handed in"
+    assert len(Run(server, tmp_path / "answers.db")(keys)) == 3000
+
+
+def test_file_that_is_no_database(tmp_path):
+    (tmp_path / "answers.db").write_text("no database" * 100)
+    for _ in range(2):
+        with pytest.raises(OSError, match=r"answers\.db"):
+            BatchBook(tmp_path / "answers.db", "x")
 
 
 @given(st.sets(st.text("0123456789abcdef", min_size=1)), st.randoms())
