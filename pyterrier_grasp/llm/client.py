@@ -44,7 +44,8 @@ class ChatClient:
     Args:
         model: Name of the model.
         base_url: URL of the endpoint, None for the environment variable ``OPENAI_BASE_URL``, or OpenAI.
-        api_key: Key, None for the environment variable ``OPENAI_API_KEY``. An endpoint of one's own needs none.
+        api_key: Key, None for the environment variable ``OPENAI_API_KEY``. An endpoint of one's own needs none, nor
+            do estimates and kept answers.
         cache: File of the answers or an :class:`~pyterrier_grasp.llm.cache.AnswerCache`; None for
             ``grasp/answers.sqlite`` in PyTerrier's home.
         concurrency: Requests under way at the same time.
@@ -69,8 +70,7 @@ class ChatClient:
 
     Raises:
         ImportError: If the libraries of the extra ``llm`` are missing.
-        ValueError: If a setting is wrong, no key and no endpoint is given, ``max_cost`` comes without a known price, or
-            the cache is some other file.
+        ValueError: If a setting is wrong, ``max_cost`` comes without a known price, or the cache is some other file.
         OSError: If the cache cannot be opened.
     """
 
@@ -159,7 +159,8 @@ class ChatClient:
             An answer for each request, in their order. Those that failed say why; a warning lists them.
 
         Raises:
-            ValueError: If something is no request, the key, model or URL is wrong, or there is no credit left.
+            ValueError: If something is no request, no key and no endpoint was given, the key, model or URL is wrong, or
+                there is no credit left.
             CostLimit: If ``max_cost`` is reached (a ValueError).
             ConnectionError: If the endpoint is down.
             CacheFullError: If answers cannot be kept (an OSError).

@@ -37,7 +37,8 @@ class Endpoint:
 
     Args:
         url: Its base URL.
-        key: Its key; never shown, not even where the endpoint repeats it in an error.
+        key: Its key, :data:`NO_KEY` where it wants none, or empty if it is missing; never shown, not even where the
+            endpoint repeats it in an error.
         model: Name of the model, for errors.
         timeout: Seconds for one answer.
         max_retries: How often a request is sent again.
@@ -65,8 +66,14 @@ class Endpoint:
         return openai.AsyncOpenAI(**self._options())
 
     def open_blocking(self) -> Any:
-        """A new ``openai.OpenAI``, which retries by itself."""
+        """A new ``openai.OpenAI``, which retries by itself.
+
+        Raises:
+            ValueError: If the key is missing.
+        """
         import openai
+
+        self._check_key()
 
         return openai.OpenAI(**self._options() | {"max_retries": self._max_retries})
 
@@ -74,7 +81,14 @@ class Endpoint:
         import openai
 
         timeout = openai.Timeout(self._timeout, connect=min(self._timeout, _CONNECT_SECONDS))
-        return {"api_key": self._key, "base_url": self.url, "timeout": timeout, "max_retries": 0}
+        return {"api_key": self._key or NO_KEY, "base_url": self.url, "timeout": timeout, "max_retries": 0}
+
+    def _check_key(self) -> None:
+        if not self._key:
+            raise ValueError(
+                "there is no key for a chat model: set the environment variable OPENAI_API_KEY or give api_key=...; "
+                "for an endpoint of your own give base_url=... (or set OPENAI_BASE_URL)"
+            )
 
     async def complete(
         self, api: Any, body: Callable[[Dialect], dict[str, Any]], structured: bool, tokens: float
@@ -89,12 +103,13 @@ class Endpoint:
 
         Raises:
             RequestFailedError: If this request failed.
-            ValueError: If the key, the model or the URL is wrong, or there is no credit left.
+            ValueError: If the key is missing, the key, the model or the URL is wrong, or there is no credit left.
             ConnectionError: If the endpoint is down.
         """
         import anyio
         import openai
 
+        self._check_key()
         retries = 0
         while True:
             await self._limits.admit(tokens)
@@ -222,7 +237,7 @@ class Endpoint:
 
     def _shown(self, words: str) -> str:
         """Words of the endpoint without the key, and not too many of them."""
-        if self._key != NO_KEY:
+        if self._key and self._key != NO_KEY:
             words = words.replace(self._key, "***")
         words = " ".join(words.split())
         return words if len(words) <= 300 else f"{words[:300]}..."

@@ -25,10 +25,10 @@ def default_cache() -> Path:
 
 
 def where(base_url: str | None, api_key: str | None) -> tuple[str, str]:
-    """URL and key of the endpoint.
+    """URL and key of the endpoint; the key is empty if there is none and OpenAI would want one.
 
     Raises:
-        ValueError: If there is neither a key nor an endpoint of one's own, or the URL is none.
+        ValueError: If the URL is none, or the key cannot be one.
     """
     key = api_key or os.environ.get("OPENAI_API_KEY") or ""
     url = base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI_URL
@@ -36,12 +36,8 @@ def where(base_url: str | None, api_key: str | None) -> tuple[str, str]:
         raise ValueError(f"base_url must be a URL like http://localhost:8000/v1, got {url!r}")
     if not isinstance(key, str) or (key and not (key.isascii() and key.isprintable() and key.strip() == key)):
         raise ValueError("api_key must be a string of printable ASCII characters without spaces around it")
-    if not key and urlsplit(url).hostname == urlsplit(_OPENAI_URL).hostname:
-        raise ValueError(
-            "there is no key for a chat model: set the environment variable OPENAI_API_KEY or give api_key=...; for an "
-            "endpoint of your own give base_url=... (or set OPENAI_BASE_URL)"
-        )
-    return url.rstrip("/"), key or NO_KEY
+    own = urlsplit(url).hostname != urlsplit(_OPENAI_URL).hostname
+    return url.rstrip("/"), key or (NO_KEY if own else "")
 
 
 def checked_requests(requests: Sequence[ChatRequest]) -> list[ChatRequest]:
