@@ -64,7 +64,7 @@ class _Clauses:
                 self._prepositions(word, [thing], "", skip_of=True)
             return
         for adjective in self.nouns.attributes(word):
-            for thing in things.of_phrase(word) if things.is_transparent(word) else [word]:
+            for thing in things.described_by(word):
                 self._add(word.i - 1, thing, "is", adjective)
         for owner in word.of("poss"):
             if owner.tag != "PRP$":

@@ -74,21 +74,25 @@ def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         be.attach(word, "aux")
         return
     before = parse[word.i - 1]
-    if word.dep == "pobj" and before.text in words.COLOURS and before in word.kids and word.head.head.is_noun:
-        above = word.head.head  # "a boy in red jumping"
+    above = word.head.head
+    above = above.head if above.dep == "acl" else above
+    if (
+        word.dep == "pobj" and before.text in words.COLOURS and before in word.kids and above.is_noun
+    ):  # "in red jumping"
         before.attach(word.head, "pobj")
         word.attach(above, "acl")
         word.tag = "VBG"
         return
-    if not before.is_noun:
+    if not before.is_noun and not is_animate(before, lemmas):
         return
     action = lemmas.verb(word.text) in words.ACTIONS
-    if word.is_noun and before in word.of("compound", "nmod", "amod") and word.head is not before:
-        if is_animate(before, lemmas) or (action and word.of("prep")):
-            take_modifiers(word, before)
-            replace(word, before)
-            word.attach(before, "acl")
-            word.tag = "VBG"
+    names = before in word.of("compound", "nmod", "amod")
+    if word.is_noun and names and (is_animate(before, lemmas) or (action and word.of("prep"))):
+        take_modifiers(word, before)
+        replace(word, before)
+        before.tag = before.tag if before.is_noun else "NN"  # "a young male surfing"
+        word.attach(before, "acl")
+        word.tag = "VBG"
     elif word.dep in ("amod", "compound") and word.head.is_noun and word.head.i > word.i:
         thing = word.head
         clash = thing.tag == "NNS" and any(det.text in ("a", "an") for det in thing.of("det"))
@@ -96,7 +100,7 @@ def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             return
         if not (is_animate(before, lemmas) or clash or (action and word.text != "making")):
             return
-        if before in thing.kids:
+        if before in thing.kids or before in word.kids:
             replace(thing, before)
             take_modifiers(thing, before)
         word.attach(before, "acl")
@@ -109,6 +113,9 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     if not (word.is_noun or word.tag in FINITE_TAGS) or word.of("nsubj", "poss"):
         return
     if is_animate(word, lemmas) or not lemmas.may_be_verb(word.text):
+        return
+    if word.tag == "NNS" and word.dep == "conj" and word.head.tag == "VBZ" and parse[word.i - 1].tag == "CC":
+        word.tag = "VBZ"  # "sits and waits"
         return
     doer = parse[word.i - 1] if word.i else word
     named = doer.is_noun or doer.text in words.COLOURS or lemmas.is_animate(doer.text)
@@ -144,7 +151,7 @@ def verb_as_noun(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
             form_s
             or watched
             or word.tag in FINITE_TAGS
-            or (above.tag == "NNS" and (not any(w.is_verb for w in parse) or not doer.is_noun))
+            or (above.tag == "NNS" and (not any(w.is_verb for w in parse[: word.i]) or not doer.is_noun))
         )
         if above.is_noun and is_animate(above, lemmas) and fits and (action or word.tag in FINITE_TAGS):
             take_modifiers(word, doer)

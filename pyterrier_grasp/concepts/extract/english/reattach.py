@@ -78,6 +78,13 @@ def subordinate(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     if word.text not in ("as", "while") or word.dep != "prep":
         return
     doer = next(iter(word.of("pobj")), None)
+    if doer is not None and doer.tag == "NNS" and any(det.text == "another" for det in doer.of("det")):
+        if lemmas.verb(doer.text) in words.ACTIONS:  # "as another runs"
+            doer.tag = "VBZ"
+            doer.attach(word.head, "advcl")
+            word.attach(doer, "mark")
+            doer.of("det")[0].dep = "nsubj"
+            return
     after = parse[doer.i + 1] if doer is not None and doer.i + 1 < len(parse) else None
     if doer is None or after is None or after.tag != "VBZ" or after.of("nsubj"):
         return

@@ -100,9 +100,10 @@ def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         for kid in list(noun.kids):
             kid.attach(word, kid.dep)
         noun.attach(word, "compound")
-    elif word.tag == "VBG" and word.dep == "acl" and word.head.i == word.i - 1 and not word.of("dobj", "prep", "prt"):
-        adjective = word.head  # "over a white railing"
+    elif word.tag == "VBG" and word.dep == "acl" and word.i and not word.of("dobj", "prep", "prt"):
+        adjective = parse[word.i - 1]  # "over a white railing"
         noun = lemmas.is_a(lemmas.noun(word.text), "noun") and lemmas.verb(word.text) not in words.ACTIONS
+        noun |= word.text in words.NOUNS_IN_ING
         if noun and adjective.dep in ("pobj", "dobj") and (adjective.text in words.COLOURS or not adjective.is_noun):
             replace(adjective, word)
             for kid in list(adjective.kids):

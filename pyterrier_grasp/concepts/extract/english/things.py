@@ -44,6 +44,8 @@ class Things:
             return False
         if word.head is word:
             return True
+        if word.dep != "dobj" and self.of_phrase(word) and not any(w.is_noun for w in self._words[: word.i]):
+            return True
         if word.dep == "attr":
             return not any(self.nouns.name(s) for s in word.head.of("nsubj"))
         return word.dep in ("nsubj", "nsubjpass") and self._lemmas.verb(word.head.text) in words.FRAME_VERBS
@@ -54,6 +56,12 @@ class Things:
             return True
         quantity = self._lemmas.noun(word.text) in words.QUANTITIES or word.text in words.QUANTITIES
         return quantity and bool(self.of_phrase(word)) and not self.nouns.parts(word)  # not "parking lot of"
+
+    def described_by(self, word: Word) -> list[Word]:
+        """What the adjectives of a noun describe: of "a small pair of scissors" the scissors, of "a lot" nothing."""
+        if not self.is_transparent(word):
+            return [word]
+        return self.of_phrase(word) if self._lemmas.noun(word.text) in ("pair", "couple", "body", "part") else []
 
     def is_collective(self, word: Word) -> bool:
         """Whether its members act: "a group of people"."""
@@ -100,7 +108,8 @@ class Things:
         others = (
             {w.i for w in verb.of("nsubj", "nsubjpass")} if verb is not None and pronoun.head is not verb else set()
         )
-        others |= {a.i for a in pronoun.ancestors() if pronoun.head.head is a}
+        if pronoun.head.dep == "prep":
+            others.add(pronoun.head.head.i)
         candidates = {
             self.nouns.name(w): w
             for w in reversed(self._words[: pronoun.i])

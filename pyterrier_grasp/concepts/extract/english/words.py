@@ -217,14 +217,15 @@ DOERS = tuple(
 PURPOSES = _set(
     "baking bathing batting bowling boxing building camping changing climbing clothing cooking cutting dining diving "
     "drinking fencing fighting fishing flying frying gaming gathering hiking hunting ironing landing laughing-stock "
-    "lighting living loading measuring mixing mowing operating packing parking passing-lane playing racing reading "
-    "riding rocking rolling-pin running sailing serving sewing shopping shaving sitting skating skiing sleeping "
-    "smoking steering surfing swimming training viewing waiting walking washing watering retaining wedding "
-    "weight-lifting working wrestling wading snowboarding skateboarding sporting carving chewing crossing dancing "
-    "docking engineering hanging-basket heating jumping knitting lifting listening marching meeting painting plumbing "
-    "seating stuffing teething vending welding writing wakeboarding kayaking motoring driving bicycling biking "
-    "motorcycling sledding"
+    "lighting living loading measuring mixing mowing operating packing parking passing-lane racing reading riding "
+    "rocking rolling-pin running sailing serving sewing shopping shaving sitting skating skiing sleeping smoking "
+    "steering surfing swimming training viewing waiting walking washing watering retaining wedding weight-lifting "
+    "working wrestling wading snowboarding skateboarding sporting carving chewing crossing dancing docking "
+    "engineering hanging-basket heating jumping knitting lifting listening marching meeting painting plumbing seating "
+    "stuffing teething vending welding writing wakeboarding kayaking motoring driving bicycling biking motorcycling "
+    "sledding"
 )
+NOUNS_IN_ING = _set("building railing clothing ceiling wedding painting crossing opening sibling")
 #: Verbs of people and animals: not of what they wear or carry.
 ACTIONS = _set(
     "walk run jump ride wear hold play look smile stand watch climb carry throw catch kick hit swim dance skate ski "
@@ -289,7 +290,8 @@ FIXED_NAMES = frozenset(
         "black bear,brown bear,bell pepper,sweet potato,french toast,swiss cheese,toy car,solar panel,open sign,"
         "shopping cart,fried egg,sour cream,whipped cream,mashed potato,baked potato,baked good,fire hydrant,"
         "stop sign,traffic light,police officer,cell phone,mobile phone,first aid,air conditioner,big ben,"
-        "american flag,british flag,ferris wheel,christmas tree,union jack,red carpet,public transportation"
+        "american flag,british flag,ferris wheel,christmas tree,union jack,red carpet,public transportation,"
+        "playing card"
     ).split(",")
 )
 #: Parts of names that say nothing.
