@@ -23,16 +23,26 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         staging.chmod(0o755)
         yield staging
-        if path.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
-            os.replace(path, old)
-            try:
-                os.replace(staging, path)
-            except OSError:
-                os.replace(old, path)
-                raise
-            shutil.rmtree(old)
-        else:
-            os.replace(staging, path)
+        put_in_place(staging, path)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def put_in_place(staging: Path, path: Path) -> None:
+    """Rename a whole folder to ``path``.
+
+    Args:
+        staging: The folder, beside ``path``.
+        path: Its new name; a folder that exists there is replaced, and stays if the renaming fails.
+    """
+    if not path.exists():
+        os.replace(staging, path)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{path.name}.old.", dir=path.parent))
+    os.replace(path, old)
+    try:
+        os.replace(staging, path)
+    except OSError:
+        os.replace(old, path)
+        raise
+    shutil.rmtree(old)

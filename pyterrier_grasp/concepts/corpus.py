@@ -1,6 +1,6 @@
 """The training captions as triplets, and the phrases that they name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -15,14 +15,13 @@ class Corpus:
 
     Args:
         rows: Rows of an extractor; a caption of several images has a row for each.
+        texts: The caption of each qid, where it is known.
 
     Raises:
         ValueError: If there are no rows, or one qid has different triplets in two rows.
     """
 
-    def __init__(self, rows: Sequence[CaptionTriplets]) -> None:
-        if not rows:
-            raise ValueError("the extractor gave no captions: a concept space is built from at least one")
+    def __init__(self, rows: Iterable[CaptionTriplets], texts: Mapping[str, str] | None = None) -> None:
         text_of: dict[str, int] = {}
         image_of: dict[str, int] = {}
         self.triplets: list[list[Triplet]] = []
@@ -35,15 +34,16 @@ class Corpus:
             elif self.triplets[text_of[qid]] != triplets:
                 raise ValueError(f"the caption {qid!r} has different triplets in two rows")
             links.append((image_of.setdefault(docno, len(image_of)), text_of[qid]))
+        if not links:
+            raise ValueError("the extractor gave no captions: a concept space is built from at least one")
         self.qids, self.docnos = list(text_of), list(image_of)
+        self.texts: Mapping[str, str] = texts or {}
         self.links = np.asarray(links, np.int64)
 
-    def rows(self) -> list[CaptionTriplets]:
+    def rows(self) -> Iterator[CaptionTriplets]:
         """The rows again."""
-        return [
-            {"qid": self.qids[text], "docno": self.docnos[image], "triplets": self.triplets[text]}
-            for image, text in self.links.tolist()
-        ]
+        for image, text in self.links.tolist():
+            yield {"qid": self.qids[text], "docno": self.docnos[image], "triplets": self.triplets[text]}
 
     def image_labels(self, text_labels: csr_array) -> csr_array:
         """Labels of the images: the union of those of their texts.

@@ -1,20 +1,26 @@
 """The concept space: the dimensions of the sparse branch and the labels that ground them."""
 
-from collections.abc import Iterable, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from warnings import warn
 
 import numpy as np
 import pyterrier as pt
 from scipy.sparse import csr_array
-from tqdm.auto import tqdm
 
 from pyterrier_grasp.concepts import storage
+from pyterrier_grasp.concepts.build import Recipe, build
 from pyterrier_grasp.concepts.corpus import Corpus
+from pyterrier_grasp.concepts.edit import edited
 from pyterrier_grasp.concepts.extract import Extractor
-from pyterrier_grasp.concepts.mining.phrases import mine
+from pyterrier_grasp.concepts.faithfulness import Faithfulness, check
+from pyterrier_grasp.concepts.mining import Refiner
+from pyterrier_grasp.concepts.mining.embed import DEFAULT, Embedder
+from pyterrier_grasp.concepts.report import report
 from pyterrier_grasp.concepts.vocabulary import KINDS, Concept, Vocabulary
 from pyterrier_grasp.folders import whole_folder
 
@@ -43,6 +49,8 @@ class ConceptSpace(pt.Artifact):
         ValueError: If its files are malformed or contradict each other.
     """
 
+    _keeper: "tempfile.TemporaryDirectory[str] | None" = None  # of the folder of an edited space
+
     ARTIFACT_TYPE = "concept_space"
     ARTIFACT_FORMAT = "grasp"
     ARTIFACT_PACKAGE_HINT = "pyterrier_grasp"
@@ -59,7 +67,7 @@ class ConceptSpace(pt.Artifact):
             self.text_df = np.array([line["text_df"] for line in lines], np.int64)
         else:
             self.n_images, self.n_texts = len(self._corpus.docnos), len(self._corpus.qids)
-            self.df, self.text_df = _frequency(self._image_labels), _frequency(self._text_labels)
+            self.df, self.text_df = storage.frequency(self._image_labels), storage.frequency(self._text_labels)
             self._warn_of_unused()
         self.concepts: tuple[Concept, ...] = storage.concepts_of(self._vocabulary, self.df, self.text_df)
         self.names: list[str] = self._vocabulary.names
@@ -73,44 +81,158 @@ class ConceptSpace(pt.Artifact):
         extractor: Extractor,
         path: str | Path,
         *,
+        refiner: Refiner | Literal["auto"] | None = "auto",
+        embedder: str | Path | Embedder = DEFAULT,
+        cluster_size: int = 10,
+        max_cluster_size: int = 40,
+        seed: int = 0,
         min_df: int = 1,
         max_df: float = 1.0,
         kinds: Sequence[str] = KINDS,
         overwrite: bool = False,
-        verbose: bool = False,
+        verbose: bool = True,
     ) -> "ConceptSpace":
-        """Mine the concepts of a training split and write them to a folder.
+        """Mine the concepts of a training split and write them to a folder (the paper's section 3.1).
 
-        The vocabulary comes from the captions of ``dataset`` alone: give the training split. Phrases are normalised
-        (lower case, single spaces); a phrase that is both an entity and a relation becomes two concepts.
+        Triplets are extracted from the captions; their phrases are normalised (lower case, single spaces), embedded and
+        clustered by kind; a refiner merges and drops phrases of each cluster; what is left becomes the concepts, and a
+        phrase that is both an entity and a relation becomes two. Without a refiner each phrase is a concept.
+
+        The vocabulary comes from the captions of ``dataset`` alone: give the training split.
+
+        The steps work in ``<path>.building``, where a build that was interrupted goes on. With the same arguments, a
+        whole space at ``path`` is opened and nothing is done.
 
         Args:
             dataset: A PyTerrier dataset with ``get_topics`` and ``get_qrels``.
-            extractor: Yields the triplets of the captions, such as ``TripletFile(path)``.
+            extractor: Yields the triplets of the captions: ``OpenAIExtractor()``, ``SpacyExtractor()`` or
+                ``TripletFile(path)``.
             path: The folder to write. It gets its name only when it is whole.
+            refiner: ``OpenAIRefiner()``, ``RuleRefiner()`` or None; ``"auto"`` for the one that goes with the
+                extractor: the same chat model, the rules for ``SpacyExtractor``, none for ``TripletFile``.
+            embedder: Hub id or folder of a sentence-transformers model, or a function from n strings to an array
+                ``[n, D]``. Used only with a refiner.
+            cluster_size: Mean number of phrases of a cluster: K = ceil(n / ``cluster_size``).
+            max_cluster_size: Largest number of phrases of a cluster; a larger one is split.
+            seed: Seed of the clustering.
             min_df: Smallest number of training images that a concept must occur in.
             max_df: Largest share of training images that a concept may occur in, in (0, 1]. A concept of nearly every
                 image, such as the relation "is", tells none apart.
             kinds: ``("entity", "relation")`` or one of them.
-            overwrite: Whether a concept space at ``path`` is replaced.
+            overwrite: Whether a concept space at ``path`` that was made otherwise is replaced. Steps that it shares
+                with this build are not done again.
             verbose: Whether to show progress.
 
         Returns:
             The space.
 
         Raises:
-            FileExistsError: If ``path`` exists (and ``overwrite`` is false, or it holds other files too).
-            ValueError: If the arguments are out of range, or no phrase is frequent enough.
+            FileExistsError: If ``path`` holds a space made otherwise or edited since, and ``overwrite`` is false, or
+                anything but a concept space.
+            ValueError: If the arguments are out of range, no concept is frequent enough, or another process is building
+                the same space.
         """
-        if not isinstance(extractor, Extractor):
-            raise ValueError(f"the extractor must have a method extract(dataset), like TripletFile; got {extractor!r}")
-        storage.check_target(Path(path), overwrite=overwrite)  # before the extraction, which may take hours
-        rows = tqdm(extractor.extract(dataset), desc="triplets", unit="caption", disable=not verbose)
-        corpus = Corpus(list(rows))
-        vocabulary = mine(corpus, min_df=min_df, max_df=max_df, kinds=kinds)
-        meta = {"min_df": int(min_df), "max_df": float(max_df), "extractor": type(extractor).__name__}
-        _write(Path(path), vocabulary, corpus, meta, overwrite=overwrite)
+        if isinstance(refiner, str):
+            if refiner != "auto":
+                raise ValueError(f"refiner must be a refiner, None or 'auto', got {refiner!r}")
+            refiner = extractor.refiner() if hasattr(extractor, "refiner") else None
+        recipe = Recipe(
+            dataset=dataset,
+            extractor=extractor,
+            refiner=refiner,
+            embedder=embedder,
+            cluster_size=cluster_size,
+            max_cluster_size=max_cluster_size,
+            seed=seed,
+            min_df=min_df,
+            max_df=max_df,
+            kinds=(kinds,) if isinstance(kinds, str) else tuple(kinds),
+            verbose=verbose,
+        )
+        build(recipe, Path(path), overwrite=overwrite)
         return cls(path)
+
+    def edit(
+        self,
+        *,
+        drop: Iterable[str] = (),
+        merge: Mapping[str, Iterable[str]] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> "ConceptSpace":
+        """A new space with other concepts; this one and its folder stay as they are.
+
+        Concepts are called by their dimension names (:attr:`names`). The labels follow: the phrases of a dropped
+        concept have no label any more, those of merged ones have the label of the concept they went into.
+
+        Args:
+            drop: Concepts to remove.
+            merge: Name of a concept -> those of its kind that become part of it. The name may be new.
+            rename: Name -> new name. Its old name still counts as a phrase of it.
+
+        Returns:
+            The space, in a temporary folder that lasts as long as it; keep it with :meth:`save`.
+
+        Raises:
+            KeyError: If a concept is unknown, with the nearest names.
+            ValueError: If the edits contradict each other, or nothing is left.
+        """
+        vocabulary = edited(self._vocabulary, drop=drop, merge=merge or {}, rename=rename or {})
+        keeper = tempfile.TemporaryDirectory(prefix="grasp-concepts-")
+        folder = Path(keeper.name) / "space"
+        _write(folder, vocabulary, self._corpus, self._kept_meta(), source=Path(str(self.path)), overwrite=False)
+        space = ConceptSpace(folder)
+        space._keeper = keeper
+        return space
+
+    def report(self) -> None:
+        """Print the size of the space, labels a caption and an image, frequent and rare concepts, what refining did."""
+        print(report(self))
+
+    def check_faithfulness(
+        self,
+        nli_model: str | Path,
+        *,
+        labels: Sequence[str] | None = None,
+        sample: int = 1000,
+        seed: int = 0,
+        batch_size: int = 32,
+        device: Any = None,
+        verbose: bool = True,
+    ) -> Faithfulness:
+        """Let an NLI model judge whether the captions support their triplets (the paper's footnote 4).
+
+        Args:
+            nli_model: Hub id or folder of a transformers model for sequence classification, such as
+                ``"FacebookAI/roberta-large-mnli"``, the paper's.
+            labels: Which of "entailment", "neutral", "contradiction" each output stands for, where the model does not
+                say.
+            sample: Number of triplets, drawn at random.
+            seed: Seed of the sample.
+            batch_size: Number of triplets a forward pass.
+            device: Where the model runs; None for a GPU if there is one.
+            verbose: Whether to show progress.
+
+        Returns:
+            Shares of entailed, neutral and contradicted triplets.
+
+        Raises:
+            ValueError: If the space was built without the texts of its captions.
+        """
+        corpus = self._corpus
+        if not corpus.texts:
+            raise ValueError(f"{self.path} holds no caption texts; build it again to check its triplets")
+        known = [(corpus.texts[q], t) for q, t in zip(corpus.qids, corpus.triplets, strict=True) if q in corpus.texts]
+        return check(
+            [text for text, _ in known],
+            [triplets for _, triplets in known],
+            nli_model,
+            labels=labels,
+            sample=sample,
+            seed=seed,
+            batch_size=batch_size,
+            device=device,
+            verbose=verbose,
+        )
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the space to another folder, as it is in memory.
@@ -123,8 +245,11 @@ class ConceptSpace(pt.Artifact):
             FileExistsError: If ``path`` exists (and ``overwrite`` is false, or it holds other files too).
             ValueError: If the stored triplets changed after this space was opened.
         """
-        meta: dict[str, Any] = {k: self._meta[k] for k in ("min_df", "max_df", "extractor") if k in self._meta}
-        _write(Path(path), self._vocabulary, self._corpus, meta, overwrite=overwrite)
+        source = Path(str(self.path))
+        _write(Path(path), self._vocabulary, self._corpus, self._kept_meta(), source=source, overwrite=overwrite)
+
+    def _kept_meta(self) -> dict[str, Any]:
+        return {key: self._meta[key] for key in ("min_df", "max_df", "extractor") if key in self._meta}
 
     @property
     def qids(self) -> list[str]:
@@ -248,23 +373,17 @@ class ConceptSpace(pt.Artifact):
             )
 
 
-def _write(path: Path, vocabulary: Vocabulary, corpus: Corpus, meta: dict[str, Any], *, overwrite: bool) -> None:
-    text_labels = vocabulary.labels(corpus.triplets)
-    image_labels = corpus.image_labels(text_labels)
-    concepts = storage.concepts_of(vocabulary, _frequency(image_labels), _frequency(text_labels))
-    meta = {
-        "type": ConceptSpace.ARTIFACT_TYPE,
-        "format": ConceptSpace.ARTIFACT_FORMAT,
-        "package_hint": ConceptSpace.ARTIFACT_PACKAGE_HINT,
-        **meta,
-    }
+def _write(
+    path: Path, vocabulary: Vocabulary, corpus: Corpus, meta: dict[str, Any], *, source: Path, overwrite: bool
+) -> None:
     storage.check_target(path, overwrite=overwrite)
     with whole_folder(path) as folder:
-        storage.write_space(folder, vocabulary, concepts, corpus, meta)
-
-
-def _frequency(labels: csr_array) -> np.ndarray:
-    return np.bincount(labels.indices, minlength=labels.shape[1]).astype(np.int64)
+        for name in storage.HISTORY:
+            if (source / name).is_file():
+                shutil.copy2(source / name, folder / name)
+        storage.write_triplets(folder, corpus.rows(), corpus.texts)
+        storage.write_concepts(folder, vocabulary, corpus)
+        storage.write_meta(folder, meta)
 
 
 def _rows(row_of: dict[str, int], ids: Iterable[str], what: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Rows of (subject, relation, object) triplets, one row a caption, in JSON lines.
 
 ``{"sentid": <int|str>, "imgid": <int|str>, "triplets": [[subject, relation, object], ...]}``; any part may be empty.
+The caption may stand beside them as ``"text"``.
 """
 
 import gzip
@@ -17,11 +18,19 @@ PART_KINDS = ("entity", "relation", "entity")
 
 
 class TripletRow(NamedTuple):
-    """The triplets of one caption. ``sentid`` is the caption's qid; ``imgid`` the image's id, or ``None``."""
+    """The triplets of one caption.
+
+    Attributes:
+        sentid: The caption's qid.
+        imgid: The image's id; None if the row has none.
+        triplets: The triplets.
+        text: The caption; None if the row has none.
+    """
 
     sentid: str
     imgid: str | None
     triplets: list[Triplet]
+    text: str | None = None
 
 
 def normalise(phrase: str) -> str:
@@ -84,4 +93,8 @@ def _parse(line: str, where: str) -> TripletRow:
     for field, value in (("sentid", row["sentid"]), ("imgid", "" if imgid is None else imgid)):
         if not isinstance(value, int | str) or isinstance(value, bool):
             raise ValueError(f"{where}: {field!r} must be an integer or a string, got {value!r}")
-    return TripletRow(str(row["sentid"]), None if imgid is None else str(imgid), check_triplets(row["triplets"], where))
+    text = row.get("text")
+    if text is not None and not isinstance(text, str):
+        raise ValueError(f"{where}: 'text' must be a string, got {text!r}")
+    triplets = check_triplets(row["triplets"], where)
+    return TripletRow(str(row["sentid"]), None if imgid is None else str(imgid), triplets, text)

@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,12 @@ class Rows:
             for i, texts in enumerate(images)
             for t, triplets in enumerate(texts)
         ]
+
+    def get_topics(self):
+        return pd.DataFrame([(row["qid"], "a caption") for row in self.rows], columns=["qid", "query"])
+
+    def get_qrels(self):
+        return pd.DataFrame([(row["qid"], row["docno"], 1) for row in self.rows], columns=["qid", "docno", "label"])
 
     def extract(self, dataset):
         return iter(self.rows)
@@ -52,7 +59,7 @@ def test_against_sets(images, min_df, max_df, other):
         return
 
     with TemporaryDirectory() as folder:
-        built = ConceptSpace.build(None, rows, Path(folder) / "space", min_df=min_df, max_df=max_df)
+        built = ConceptSpace.build(rows, rows, Path(folder) / "space", min_df=min_df, max_df=max_df, verbose=False)
         for space in (built, ConceptSpace.load(Path(folder) / "space")):
             assert [(c.kind, c.name) for c in space.concepts] == kept
             assert space.df.tolist() == [df[c] for c in kept]

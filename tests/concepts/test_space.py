@@ -2,6 +2,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pyterrier as pt
 import pytest
 
@@ -9,6 +10,7 @@ import pyterrier_grasp as ptg
 from pyterrier_grasp.concepts import ConceptSpace, TripletFile
 
 FILES = ["aliases.jsonl", "concepts.jsonl", "pt_meta.json", "triplets.jsonl"]
+HISTORY = ["build.json", "phrases.jsonl"]
 
 
 @pytest.fixture
@@ -122,13 +124,10 @@ def test_the_order_of_captions_does_not_matter(dataset, extractor, fakes, tmp_pa
     assert a.concepts == b.concepts and a.fingerprint == b.fingerprint and a == b and hash(a) == hash(b)
 
 
-def test_an_image_with_a_shared_caption(tmp_path):
-    class Shared:
-        def extract(self, dataset):
-            yield {"qid": "0", "docno": "a", "triplets": [("dog", "run", "")]}
-            yield {"qid": "0", "docno": "b", "triplets": [("dog", "run", "")]}
-
-    space = ConceptSpace.build(None, Shared(), tmp_path / "s")
+def test_an_image_with_a_shared_caption(fakes, tmp_path):
+    dataset = fakes[0]({"a": {"0": [("dog", "run", "")]}, "b": {"0": [("dog", "run", "")]}})
+    dataset.get_topics = lambda: pd.DataFrame({"qid": ["0"], "query": ["a dog runs"]})
+    space = ConceptSpace.build(dataset, fakes[1](), tmp_path / "s")
     assert (space.df.tolist(), space.text_df.tolist()) == ([2, 2], [1, 1])
     assert (space.n_images, space.n_texts) == (2, 1)
     assert ConceptSpace.load(space.path).image_labels(["b"]).toarray().tolist() == [[1, 1]]
@@ -146,12 +145,12 @@ def test_bad_extractors(dataset, tmp_path):
 
 
 def test_save_and_load_are_identical(space, tmp_path):
-    assert sorted(p.name for p in space.path.iterdir()) == FILES
+    assert sorted(p.name for p in space.path.iterdir()) == sorted(FILES + HISTORY)
     loaded = pt.Artifact.load(str(space.path))  # through the entry point
     assert type(loaded) is ConceptSpace is ptg.ConceptSpace
     assert loaded.concepts == space.concepts and loaded.names == space.names and loaded == space
     loaded.save(tmp_path / "deep" / "copy")
-    for name in FILES:
+    for name in FILES + HISTORY:
         assert (tmp_path / "deep" / "copy" / name).read_bytes() == (space.path / name).read_bytes()
     copy = ConceptSpace.load(tmp_path / "deep" / "copy")
     assert (copy.text_labels(space.qids) != space.text_labels(space.qids)).nnz == 0
@@ -179,7 +178,7 @@ def test_an_interrupted_build_leaves_no_space(dataset, extractor, tmp_path, monk
         patch.setattr(storage, "digest", interrupted)
         with pytest.raises(KeyboardInterrupt):
             ConceptSpace.build(dataset, extractor, tmp_path / "space")
-    assert list(tmp_path.iterdir()) == []
+    assert [p.name for p in tmp_path.iterdir()] == ["space.building"]
     with pytest.raises(FileNotFoundError, match="no concept space at .*space"):
         ConceptSpace.load(tmp_path / "space")
 
