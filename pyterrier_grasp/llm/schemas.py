@@ -61,8 +61,8 @@ def _work_out(schema: type[Any] | None) -> AnswerForm:
             "json_object": {"type": "json_object"},
             "text": None,
         },
-        words="Answer with one JSON value and nothing else: no explanation, no code fence. It must fit this JSON schema:\n"
-        + text,
+        words="Answer with one JSON value and nothing else: no explanation, no code fence. It must fit this "
+        f"JSON schema:\n{text}",
     )
 
 
