@@ -121,7 +121,7 @@ def test_what_stays_apart(refiner, kind, phrases):
     [
         (
             "entity",
-            ("it", "one", "thing", "something", "the", "which", "who", "other", "lot", "they", "12", "...", "-"),
+            ("it", "one", "thing", "something", "the", "which", "who", "other", "stuff", "they", "12", "...", "-"),
         ),
         ("relation", ("the", "which", "and", "as", "1", "?")),
         ("entity", ("xqzvk", "zchtv wtpl")),

@@ -15,7 +15,8 @@ def noun_root(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     subject = next(iter(word.of("nsubj")), None)
     if subject is None or not subject.is_noun or subject.i > word.i:
         return
-    if word.of("xcomp", "dobj") and lemmas.verb(word.text) in words.ACTIONS:
+    plain = word.text.endswith("s") and not word.of("det", "amod", "compound", "poss", "nummod")
+    if (plain or word.of("xcomp", "dobj")) and lemmas.verb(word.text) in words.ACTIONS:
         word.tag = "VBZ"  # "a baby in pigtails tries to climb"
         return
     if subject.of("conj") and not word.of("det", "amod", "compound") and lemmas.verb(word.text) in words.ACTIONS:

@@ -126,6 +126,7 @@ class Nouns:
         if before is not None and before.head in (word, word.head):
             if word.text in words.COLOURS and before.text in words.SHADES:
                 return f"{before.text} {word.text}"
-            if word.text in words.ADJECTIVE_HEADS and before.tag not in ("DT", "CC", "PRP$", "CD"):
+            fits = before.is_noun or before.tag == "RB" or word.text not in words.AFTER_NOUNS
+            if word.text in words.ADJECTIVE_HEADS and fits and before.tag not in ("DT", "CC", "PRP$", "CD"):
                 return f"{before.text} {word.text}"
         return word.text

@@ -157,7 +157,7 @@ def infinitive(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
 
 def adverb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
     """As in "A man at the drumset onstage": the man is at the drumset."""
-    if word.text not in words.PLACE_ADVERBS or word.dep in ("ROOT", "prep", "advmod") or word.of("pobj"):
+    if word.text not in words.PLACE_ADVERBS or word.dep in ("prep", "advmod") or word.of("pobj"):
         return
     before = parse[word.i - 1] if word.i else None
     if before is not None and before in word.kids and before.dep in ("compound", "nmod", "amod"):
@@ -165,7 +165,7 @@ def adverb(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         take_modifiers(word, before)
         before.tag = "NN"
         word.attach(before, "advmod")
-    elif word.is_noun:
+    elif word.is_noun and word.head is not word:
         word.dep = "advmod"
     if word.dep == "advmod":
         word.tag = "RB"

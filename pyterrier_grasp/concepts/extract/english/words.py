@@ -119,8 +119,8 @@ EMPTY_ADJECTIVES = _set(
 #: Nouns that stand for nothing visible.
 EMPTY_NOUNS = _set(
     "aspect back beginning bit bottom center centre chance each edge end era example fact form front half he her hers "
-    "herself him himself his i it itself kind lot lots manner me means middle mine moment most much mode none number "
-    "one ones other others ourselves part plenty progress purpose reason rest self she side sideways sort somebody "
+    "herself him himself his i it itself kind lots manner me means middle mine moment most much mode none number one "
+    "ones other others ourselves part plenty progress purpose reason rest self she side sideways sort somebody "
     "something someone stuff that them themselves theirs there these they thing things this those time today top turn "
     "type us variety way we what which who whom whose you anyone anybody anything everyone everybody everything "
     "nothing nobody another all both either neither any some few many several side-by-side back-to-back hand-in-hand "
@@ -248,10 +248,10 @@ SPORTS = _set(
 )
 #: Things that are never what is done.
 NO_VERBS = _set(
-    "backpack bathtub bear bench bicycle bottle bowl broccoli bubble carrot chair clothes couch cup fork glasses "
-    "goalie hat helmet jeans kite leash meat mirror orange outfit oven pan pants pizza refrigerator rope shirt shoe "
-    "shorts shower sink spoon stove sunglasses sunset t-shirt table teddy toilet tongue towel truck tub umbrella vase "
-    "bus burger sandwich salad microwave bagel donut doughnut banana apple knife"
+    "backpack double bathtub bear bench bicycle bottle bowl broccoli bubble carrot chair clothes couch cup fork "
+    "glasses goalie hat helmet jeans kite leash meat mirror orange outfit oven pan pants pizza refrigerator rope "
+    "shirt shoe shorts shower sink spoon stove sunglasses sunset t-shirt table teddy toilet tongue towel truck tub "
+    "umbrella vase bus burger sandwich salad microwave bagel donut doughnut banana apple knife"
 )
 #: Adverbs of place that the parser takes for nouns.
 PLACE_ADVERBS = _set(
@@ -277,8 +277,13 @@ MOVES = _set("go travel move come drive pull ride fly sail head race roll speed 
 #: Endings of two-word adjectives: "dark skinned", "snow covered".
 ADJECTIVE_HEADS = _set(
     "shirted uniformed jacketed suited furred coated breasted tailed eared nosed necked sided framed walled roofed "
-    "aged themed free bearded clad colored coloured covered dressed eyed faced fashioned filled footed haired handed "
-    "headed legged lit looking made patterned shaped sized skinned sleeved striped topped trimmed wheeled lined"
+    "aged drawn themed free bearded clad colored coloured covered dressed eyed faced fashioned filled footed haired "
+    "handed headed legged lit looking made patterned shaped sized skinned sleeved striped topped trimmed wheeled "
+    "lined"
+)
+#: Those that go with a noun or an adverb only: "snow covered", but no "young bearded".
+AFTER_NOUNS = _set(
+    "bearded covered drawn filled free lined lit made striped topped trimmed patterned themed clad framed dressed"
 )
 EMPTY_HEADS = _set("colored coloured sized shaped")
 #: Names whose first word looks like an adjective or a verb.
