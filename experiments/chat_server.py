@@ -61,6 +61,7 @@ class Behaviour:
         status: A status to answer everything with; None for none.
         error: The error that goes with ``status``.
         text: An answer to give to everything; None for one that fits.
+        reply: A body to send instead of a chat completion; None for none.
         usage: Whether to report tokens.
     """
 
@@ -78,6 +79,7 @@ class Behaviour:
     status: int | None = None
     error: dict[str, Any] = field(default_factory=dict)
     text: str | None = None
+    reply: str | None = None
     usage: bool = True
 
 
@@ -196,6 +198,8 @@ class ChatServer:
                 return Reply(200, None)
             case "disconnect":
                 return Reply(200, None)
+        if how.reply is not None:
+            return Reply(200, how.reply.encode())
         return Reply(200, self._completion(body, self._words(body, fault), fault))
 
     def _drawn(self, number: int) -> str:
