@@ -88,7 +88,8 @@ def gerund(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         return
     action = lemmas.verb(word.text) in words.ACTIONS
     names = before in word.of("compound", "nmod", "amod")
-    if word.is_noun and names and (is_animate(before, lemmas) or (action and word.of("prep"))):
+    apart = is_animate(before, lemmas) or lemmas.noun(before.text) in words.GARMENTS or bool(word.of("prep"))
+    if word.is_noun and names and apart and (action or is_animate(before, lemmas)):
         take_modifiers(word, before)
         replace(word, before)
         before.tag = before.tag if before.is_noun else "NN"  # "a young male surfing"

@@ -11,7 +11,7 @@ _STARTS = re.compile(r"^[\s.,;:!?\-\"'`*_]+")
 _TOGETHER = re.compile(r"\b(side by side|back to back|hand in hand|face to face) ?", re.I)  # confuses the parser
 _ONE_WORD = re.compile(r"\b(upside down|face down|up close)\b", re.I)
 _OPENERS = frozenset("a an the two three four five several some with".split())
-_ITS = re.compile(r"\b(with|in|on|of|from|by|to|and|at|near|behind|under|over|holding|using|has|for|out) it's\b")
+_ITS = re.compile(r"\b(\w+ing|with|in|on|of|from|by|to|and|at|near|behind|under|over|holding|using|has|for|out) it's\b")
 _JOINED = re.compile(r"\b(a|an|the) (fenced|bundled|walled|roped) (in|up|off) (?=[a-z])")
 
 
@@ -26,6 +26,7 @@ def tidy(text: str) -> str:
     text = _TOGETHER.sub("", text).strip()
     text = _ONE_WORD.sub(lambda match: match[0].replace(" ", "-"), text)
     text = re.sub(r"(?<=[a-z])'s (?=\w+ing\b|in\b|on\b|at\b|are\b|with\b)", "s ", text)  # "two zebra's standing"
+    text = re.sub(r"\b([Cc]lose) up (?=of\b|(?:image|photo|picture|shot|view)\b)", r"\1-up ", text)
     text = _ITS.sub(r"\1 its", text)
     text = re.sub(r"(?<=[a-z])/(?=[a-z])", " and ", text)
     text = _JOINED.sub(r"\1 \2-\3 ", text)

@@ -109,11 +109,11 @@ NUMBER_WORDS = frozenset(NUMBERS.values()) | {"dozen", "twenty", "thirty", "hund
 
 #: Adjectives and determiners that say nothing of the picture.
 EMPTY_ADJECTIVES = _set(
-    "able middle about another apparent aware available certain current different entire final first former further "
-    "general last least less likely main more most much near next other overall own particular possible previous "
-    "proper real regular related respective same second several-other similar single some sort specific such third "
-    "total typical unable unidentified unknown usual various whole one ready many-more front back side top bottom "
-    "upper lower nearby"
+    "able couple middle about another apparent aware available certain current different entire final first former "
+    "further general last least less likely main more most much near next other overall own particular possible "
+    "previous proper real regular related respective same second several-other similar single some sort specific such "
+    "third total typical unable unidentified unknown usual various whole one ready many-more front back side top "
+    "bottom upper lower nearby"
 )
 
 #: Nouns that stand for nothing visible.
@@ -215,15 +215,15 @@ DOERS = tuple(
 
 #: Gerunds before a noun that say what it is for: "swimming pool".
 PURPOSES = _set(
-    "baking bathing batting bowling boxing building camping changing climbing clothing cooking cutting dining diving "
-    "drinking fencing fighting fishing flying frying gaming gathering hiking hunting ironing landing laughing-stock "
-    "lighting living loading measuring mixing mowing operating packing parking passing-lane racing reading riding "
-    "rocking rolling-pin running sailing serving sewing shopping shaving sitting skating skiing sleeping smoking "
-    "steering surfing swimming training viewing waiting walking washing watering retaining wedding weight-lifting "
-    "working wrestling wading snowboarding skateboarding sporting carving chewing crossing dancing docking "
-    "engineering hanging-basket heating jumping knitting lifting listening marching meeting painting plumbing seating "
-    "stuffing teething vending welding writing wakeboarding kayaking motoring driving bicycling biking motorcycling "
-    "sledding"
+    "baking folding bathing batting bowling boxing building camping changing climbing clothing cooking cutting dining "
+    "diving drinking fencing fighting fishing flying frying gaming gathering hiking hunting ironing landing "
+    "laughing-stock lighting living loading measuring mixing mowing operating packing parking passing-lane racing "
+    "reading riding rocking rolling-pin running sailing serving sewing shopping shaving sitting skating skiing "
+    "sleeping smoking steering surfing swimming training viewing waiting walking washing watering retaining wedding "
+    "weight-lifting working wrestling wading snowboarding skateboarding sporting carving chewing crossing dancing "
+    "docking engineering hanging-basket heating jumping knitting lifting listening marching meeting painting plumbing "
+    "seating stuffing teething vending welding writing wakeboarding kayaking motoring driving bicycling biking "
+    "motorcycling sledding"
 )
 NOUNS_IN_ING = _set("building railing clothing ceiling wedding painting crossing opening sibling")
 #: Verbs of people and animals: not of what they wear or carry.
