@@ -13,6 +13,8 @@ import pyterrier as pt
 import pyterrier_grasp as ptg
 from experiments.compare import Splits, compare, grounding, show, train_both
 from experiments.report import Report, parser
+from pyterrier_grasp.concepts import Extractor
+from pyterrier_grasp.concepts.mining.embed import DEFAULT
 from pyterrier_grasp.training.pairs import cache_folder
 
 
@@ -23,6 +25,10 @@ def main() -> None:
     arguments.add_argument("--states", type=Path, required=True, help="folder with states.npy, ids.txt and meta.json")
     arguments.add_argument("--text", required=True, help="folder or hub id of the text encoder")
     arguments.add_argument("--triplets", type=Path, help="triplet file (default: triplets.jsonl.gz in --data)")
+    arguments.add_argument(
+        "--extractor", choices=("file", "spacy"), default="file", help="the triplet file, or SpacyExtractor"
+    )
+    arguments.add_argument("--embedder", default=DEFAULT, help="for the clusters of --extractor spacy (%(default)s)")
     arguments.add_argument("--min-df", type=int, default=5, help="fewest training images of a concept (%(default)s)")
     arguments.add_argument("--start-epochs", type=int, default=3, help="epochs of the common start (%(default)s)")
     arguments.add_argument("--epochs", type=int, default=4, help="epochs of D0 and of GRASP (%(default)s)")
@@ -36,11 +42,19 @@ def main() -> None:
         raise SystemExit(f"{args.data} holds no dataset_*.json")
     ptg.datasets.local("photos", annotations=annotations, images=args.data / "images")
     splits = Splits(*(pt.get_dataset(f"irds:photos/{split}") for split in ("train", "val", "test")))
-    extractor = ptg.TripletFile(args.triplets or args.data / "triplets.jsonl.gz")
+    extractor: Extractor = ptg.TripletFile(args.triplets or args.data / "triplets.jsonl.gz")
+    if args.extractor == "spacy":
+        extractor = ptg.SpacyExtractor()
 
     report.step("building the concept space")
     space = ptg.ConceptSpace.build(
-        splits.train, extractor, report.out / "photos.concepts", min_df=args.min_df, overwrite=True
+        splits.train,
+        extractor,
+        report.out / "photos.concepts",
+        embedder=args.embedder,
+        min_df=args.min_df,
+        overwrite=True,
+        verbose=False,
     )
     kinds = {kind: int((space.kinds == kind).sum()) for kind in ("entity", "relation")}
     print(f"{len(space)} concepts: {kinds}")

@@ -38,7 +38,7 @@ def main() -> None:
 
     report.step("building the concept space")
     space = ptg.ConceptSpace.build(
-        splits.train, extractor, report.out / "scenes.concepts", max_df=MAX_DF, overwrite=True
+        splits.train, extractor, report.out / "scenes.concepts", max_df=MAX_DF, overwrite=True, verbose=False
     )
     print(f"{len(space)} concepts: {', '.join(concept.name for concept in space.concepts[::8])}, ...")
     report.add("concepts", len(space))

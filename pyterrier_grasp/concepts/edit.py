@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from pyterrier_grasp.concepts.triplets import normalise
-from pyterrier_grasp.concepts.vocabulary import Alias, Vocabulary
+from pyterrier_grasp.concepts.vocabulary import KINDS, Alias, Vocabulary
 
 
 def edited(
@@ -32,7 +32,9 @@ def edited(
 
     def claim(name: str, edit: str) -> int:
         if name not in number:
-            near = get_close_matches(normalise(name), number, n=3)
+            plain = normalise(name)
+            of_kinds = [f"{kind}:{plain}" for kind in KINDS if f"{kind}:{plain}" in number]
+            near = of_kinds or get_close_matches(plain, number, n=3)
             raise KeyError(f"{edit}: there is no concept {name!r}; the nearest are {near}")
         j = number[name]
         if j in used:
