@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +24,7 @@ from pyterrier_grasp.concepts.mining.cluster import cluster, clusters
 from pyterrier_grasp.concepts.mining.embed import Embedder, embed, embedder, name_of
 from pyterrier_grasp.concepts.mining.phrases import count_phrases
 from pyterrier_grasp.concepts.mining.refine import Cluster, Refinement, Refiner, check_refinement, unchanged
+from pyterrier_grasp.concepts.mining.rule_refiner import RuleRefiner
 from pyterrier_grasp.concepts.mining.select import join, select
 from pyterrier_grasp.concepts.steps import Record, Step
 from pyterrier_grasp.concepts.vocabulary import KINDS
@@ -186,7 +188,13 @@ class _Builder:
             *made,
             Step("embed", self._embed, by, (storage.PHRASES,), (storage.VECTORS,)),
             Step("cluster", self._cluster, sizes, (storage.PHRASES, storage.VECTORS), (storage.CLUSTERS,)),
-            Step("refine", self._refine, _settings(recipe.refiner), (storage.CLUSTERS,), (storage.REFINED,)),
+            Step(
+                "refine",
+                self._refine,
+                _settings(recipe.refiner),
+                (storage.PHRASES, storage.CLUSTERS),
+                (storage.REFINED,),
+            ),
             Step("concepts", self._concepts, choice, read, (storage.CONCEPTS, storage.ALIASES)),
         ]
 
@@ -252,6 +260,10 @@ class _Builder:
         refiner = self.recipe.refiner
         if refiner is None:
             raise ValueError("there is no refiner")
+        if isinstance(refiner, RuleRefiner) and refiner.counts is None:
+            by_count = sorted(files.read_phrases(self.folder), key=lambda phrase: phrase.text_df)
+            refiner = copy(refiner)
+            refiner.counts = {phrase.phrase: phrase.text_df for phrase in by_count}
         found = files.read_clusters(self.folder)
         kept = 0
         refined: list[tuple[Cluster, Refinement]] = []

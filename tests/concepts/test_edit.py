@@ -3,6 +3,7 @@
 import shutil
 
 import huggingface_hub
+import pyterrier as pt
 import pytest
 
 from pyterrier_grasp.concepts import ConceptSpace, Vocabulary
@@ -97,6 +98,13 @@ def test_published_and_fetched(space, tmp_path, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "create_branch", lambda *a, **k: None)
     monkeypatch.setattr(huggingface_hub, "upload_folder", upload)
     space.to_hf("someone/scenes.concepts")
-    [package] = (hub / "someone" / "scenes.concepts").glob("*.tar.lz4")
-    fetched = ConceptSpace.from_url(str(package))
+    download = pt.io.open_or_download_stream
+
+    def fetch(url, **options):
+        assert url.startswith("https://huggingface.co/datasets/someone/scenes.concepts/resolve/main/")
+        return download(str(hub / "someone" / "scenes.concepts" / url.split("/")[-1]), verbose=False)
+
+    monkeypatch.setattr(pt.io, "open_or_download_stream", fetch)
+    monkeypatch.setattr(pt.io, "pyterrier_home", lambda: str(tmp_path / "home"))
+    fetched = ConceptSpace.from_hf("someone/scenes.concepts")
     assert fetched == space and fetched.concepts == space.concepts

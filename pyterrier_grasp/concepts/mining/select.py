@@ -33,7 +33,7 @@ def join(refined: Iterable[tuple[Cluster, Refinement]], df: Mapping[tuple[str, s
     concepts: Members = {}
     for (kind, canonical), members in groups.items():
         free = owner.get((kind, canonical), canonical) == canonical
-        name = canonical if free else min(members, key=lambda member, kind=kind: (-df.get((kind, member), 0), member))
+        name = canonical if free else min((-df.get((kind, member), 0), member) for member in members)[1]
         concepts[kind, name] = members
     return concepts
 

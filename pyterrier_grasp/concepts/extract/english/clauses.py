@@ -1,11 +1,14 @@
 """Who does what to what: the triplets of a parsed caption."""
 
+from collections.abc import Sequence
+
 from pyterrier_grasp.concepts.extract.english import words
 from pyterrier_grasp.concepts.extract.english.lemmas import Lemmas
 from pyterrier_grasp.concepts.extract.english.parse import Word, adjectives_of
 from pyterrier_grasp.concepts.extract.english.things import Things
 from pyterrier_grasp.concepts.triplets import Triplet
 
+_NOTHING: list[Word | None] = [None]
 _INHERITS = ("conj", "xcomp", "advcl", "ccomp", "acomp", "pcomp", "prep", "dep", "oprd")
 
 
@@ -50,9 +53,11 @@ class _Clauses:
         self.named |= {word.i for word in (subject, object_) if isinstance(word, Word)}
         self.found.append((place, (s, relation, o)))
 
-    def _add_all(self, place: int, subjects: list[Word], relation: str, things: list[Word]) -> None:
-        for subject in subjects or [None]:
-            for thing in things or [None]:
+    def _add_all(
+        self, place: int, subjects: Sequence[Word | None], relation: str, things: Sequence[Word | None]
+    ) -> None:
+        for subject in subjects or _NOTHING:
+            for thing in things or _NOTHING:
                 self._add(place, subject, relation, thing)
 
     # nouns
@@ -79,9 +84,9 @@ class _Clauses:
             self._prepositions(word, things.meant_by(word), "", skip_of=True)
         elif self.nouns.name(word):
             self._prepositions(word, [word], "")
-        for adjective in word.of("amod"):
-            if adjective.i > word.i and adjective.of("prep"):
-                self._adjective(adjective, things.meant_by(word)[:1])
+        for after in word.of("amod"):
+            if after.i > word.i and after.of("prep"):
+                self._adjective(after, things.meant_by(word)[:1])
 
     # prepositions
 
@@ -100,8 +105,8 @@ class _Clauses:
                 any_found = True
                 if not (things or verb):
                     continue
-                for subject in subjects or [None]:
-                    for thing in things or [None]:
+                for subject in subjects or _NOTHING:
+                    for thing in things or _NOTHING:
                         if subject is None or subject is not thing or each_other:
                             self._add(kid.i, subject, f"{verb} {label}" if together else label, thing)
         return any_found

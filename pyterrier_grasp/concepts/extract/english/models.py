@@ -43,6 +43,7 @@ def load_model(model: str | Path = DEFAULT_MODEL) -> Any:
         fault = f"has no {' and no '.join(missing)}" if missing else f"is of the language {nlp.lang!r}"
         raise ValueError(f"the spaCy model {str(model)!r} {fault}; take an English one such as {DEFAULT_MODEL}")
     hyphen = "|".join(("-", "–"))
-    infixes = [infix for infix in nlp.Defaults.infixes or () if hyphen not in infix]
-    nlp.tokenizer.infix_finditer = compile_infix_regex(infixes).finditer
+    infixes = [infix for infix in nlp.Defaults.infixes or () if hyphen not in str(infix)]
+    tokenizer: Any = nlp.tokenizer
+    tokenizer.infix_finditer = compile_infix_regex(infixes).finditer
     return nlp

@@ -102,9 +102,9 @@ def swapped(word: Word, parse: list[Word], lemmas: Lemmas) -> None:
         noun.attach(word, "compound")
     elif word.tag == "VBG" and word.dep == "acl" and word.i and not word.of("dobj", "prep", "prt"):
         adjective = parse[word.i - 1]  # "over a white railing"
-        noun = lemmas.is_a(lemmas.noun(word.text), "noun") and lemmas.verb(word.text) not in words.ACTIONS
-        noun |= word.text in words.NOUNS_IN_ING
-        if noun and adjective.dep in ("pobj", "dobj") and (adjective.text in words.COLOURS or not adjective.is_noun):
+        is_noun = lemmas.is_a(lemmas.noun(word.text), "noun") and lemmas.verb(word.text) not in words.ACTIONS
+        is_noun |= word.text in words.NOUNS_IN_ING
+        if is_noun and adjective.dep in ("pobj", "dobj") and (adjective.text in words.COLOURS or not adjective.is_noun):
             replace(adjective, word)
             for kid in list(adjective.kids):
                 kid.attach(word, kid.dep)
