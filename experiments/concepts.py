@@ -144,7 +144,7 @@ def open_extractor(args: argparse.Namespace, client: dict[str, Any]) -> Extracto
     if args.triplets is not None:
         return ptg.TripletFile(args.triplets)
     if args.extractor == "spacy":
-        return ptg.SpacyExtractor(args.model or "en_core_web_sm", verbose=True)
+        return ptg.SpacyExtractor(args.model or "en_core_web_sm")
     return ptg.OpenAIExtractor(
         args.model or "gpt-4o-mini", with_image=args.with_image, max_failed=args.max_failed, **client
     )

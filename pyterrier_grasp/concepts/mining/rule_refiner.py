@@ -24,7 +24,7 @@ _STOP_RELATIONS = frozenset(
 )
 _STOP_ENTITIES = (
     words.EMPTY_NOUNS | words.EMPTY_ADJECTIVES | words.PRONOUNS | _DETERMINERS | frozenset("and or is".split())
-) - frozenset("few many several top upside-down side-by-side back-to-back face-down".split())
+) - frozenset("couple few many several top upside-down side-by-side back-to-back face-down".split())
 _TOGETHER = (("in to", "into"), ("on to", "onto"), ("infront of", "in front of"), ("ontop of", "on top of"))
 
 

@@ -248,3 +248,7 @@ def test_without_spellchecker(refiner, monkeypatch):
     monkeypatch.setitem(sys.modules, "spellchecker", None)
     with pytest.raises(ImportError, match=r"pip install 'pyterrier-grasp\[spacy\]'"):
         list(refiner.refine([Cluster("entity", ("dog",))]))
+
+
+def test_a_couple_can_be_seen(refiner):
+    assert refine(refiner, "entity", "couple", "thing") == {"couple": "couple", "thing": None}
