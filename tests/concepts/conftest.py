@@ -4,6 +4,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from experiments.chat_server import RunningServer
 from pyterrier_grasp.llm import Answer, Usage
 from pyterrier_grasp.llm.prices import Estimate
 
@@ -144,3 +145,17 @@ class CaptionDataset:
 @pytest.fixture(scope="session")
 def caption_dataset():
     return CaptionDataset
+
+
+@pytest.fixture(scope="session")
+def chat_server():
+    """The loopback chat server, in a process of its own."""
+    with RunningServer() as running:
+        yield running
+
+
+@pytest.fixture
+def chat(chat_server, tmp_path):
+    """Options of a client for the loopback server, which has forgotten everything; the cache is the test's own."""
+    chat_server.control(reset=True)
+    return {"base_url": chat_server.url, "cache": tmp_path / "answers.sqlite", "verbose": False}

@@ -129,7 +129,7 @@ class OpenAIExtractor:
                 triplets.update(dict.fromkeys(question.qids[text], by_number[number]))
         self._outcome = {
             "model": self.client.model,
-            "images": len(questions),
+            "asked": len(questions),
             "cached": sum(answer.cached for answer in answers),
             **usage_of(answers)._asdict(),
             "failures": [failure._asdict() for failure in failures],
@@ -147,11 +147,12 @@ class OpenAIExtractor:
         return self.client.estimate(self._requests(dataset, _questions(captions(dataset))))
 
     def settings(self) -> dict[str, Any]:
-        """What decides about the triplets."""
+        """What decides about the triplets; with a lower ``max_failed``, failed images are asked about again."""
         return {
             **self.client.settings(),
             "prompt": fingerprint(self._prompt()),
             "with_image": self.with_image,
+            "max_failed": self.max_failed,
         }
 
     def refiner(self) -> "OpenAIRefiner":
@@ -164,7 +165,7 @@ class OpenAIExtractor:
         """What became of the last extraction.
 
         Returns:
-            ``model``; ``images`` asked about, ``cached`` of them answered before; ``requests``, ``input_tokens``,
+            ``model``; images ``asked`` about, ``cached`` of them answered before; ``requests``, ``input_tokens``,
             ``output_tokens`` and ``cost`` (US dollars) of all answers, whenever they were asked; ``failures``, a list
             of ``{"docno", "qids", "reason"}``. Empty before the first extraction.
         """

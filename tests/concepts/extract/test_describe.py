@@ -223,7 +223,7 @@ def test_a_space_has_them_in_the_image_labels(described, fake_client, tmp_path):
         return {"captions": [{"number": n, "triplets": [t]} for n, t in enumerate(triplets, start=1)]}
 
     extractor = OpenAIExtractor(client=fake_client(words))
-    space = ConceptSpace.build(described, extractor, tmp_path / "space")
+    space = ConceptSpace.build(described, extractor, tmp_path / "space", refiner=None, verbose=False)
     assert len(extractor.client.asked) == 3  # one an image still
     labels = space.image_labels(["sea", "snow"]).toarray()
     assert labels[0, space.names.index("sea.")] == 1 and labels[1, space.names.index("snow.")] == 1

@@ -103,7 +103,7 @@ def test_a_caption_of_several_images_is_asked_with_the_first(extract, tmp_path):
 def test_a_space_is_built_from_it(fake_client, caption_dataset, tmp_path):
     shared = {"a": {"0": "a dog", "1": "a cat"}, "b": {"0": "a dog", "2": ""}}
     extractor = OpenAIExtractor(client=fake_client(echo))
-    space = ConceptSpace.build(caption_dataset(shared), extractor, tmp_path / "space")
+    space = ConceptSpace.build(caption_dataset(shared), extractor, tmp_path / "space", refiner=None, verbose=False)
     assert space.df[space.names.index("thing of a dog")] == 2
 
 
@@ -334,7 +334,7 @@ def test_outcome_counts_every_answer_once_whenever_it_was_asked(fake_client, cap
     twin = caption_dataset(IMAGES | {"snow 2": {"8": "Two brown dogs run", "9": "A dog in the snow"}})
     list(extractor.extract(twin))
     first = extractor.outcome()
-    assert (first["model"], first["images"], first["requests"], first["cost"]) == ("fake-model", 3, 3, 1.5)
+    assert (first["model"], first["asked"], first["requests"], first["cost"]) == ("fake-model", 3, 3, 1.5)
     list(extractor.extract(twin))
     assert extractor.outcome() == first | {"cached": 3}
 
@@ -346,6 +346,8 @@ def test_settings_are_json_and_follow_the_prompt(fake_client, monkeypatch):
     assert before["model"] == "fake-model" and before["with_image"] is False
     monkeypatch.setattr("pyterrier_grasp.concepts.extract.llm.PROMPT", "Another prompt")
     assert extractor.settings()["prompt"] != before["prompt"]
+    # otherwise a build that went on without failed images could never be mended
+    assert OpenAIExtractor(client=extractor.client, max_failed=0.5).settings() != extractor.settings()
 
 
 def test_the_refiner_asks_through_the_same_client(fake_client):
