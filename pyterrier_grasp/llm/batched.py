@@ -15,8 +15,6 @@ from pyterrier_grasp.llm.request import ChatRequest
 from pyterrier_grasp.llm.run import FirstTurn, keep
 from pyterrier_grasp.llm.structured import AskingSettings, build_body, has_choice, read_completion
 
-POLL_SECONDS = 60.0
-
 
 @dataclass
 class BatchedTurn:

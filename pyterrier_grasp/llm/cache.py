@@ -1,9 +1,11 @@
 """Answers kept on disk, so that none is paid for twice."""
 
 import errno
+import shutil
 import sqlite3
 import threading
 import time
+import weakref
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +17,7 @@ FORMAT = 1
 #: Marks the file as one of ours, in the header of the database.
 APPLICATION_ID = 0x47525350
 _BUSY_SECONDS = 60.0
+_NO_ROOM = 1_000_000
 
 _TABLES = """
 CREATE TABLE answers (
@@ -98,6 +101,7 @@ class AnswerCache:
         try:
             # autocommit: each statement is a transaction
             self._db = sqlite3.connect(self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            weakref.finalize(self, self._db.close)
             self._prepare()
         except sqlite3.OperationalError as error:
             raise self._os_error(error, "opened") from error
@@ -222,7 +226,7 @@ class AnswerCache:
 
     def _os_error(self, error: sqlite3.Error, what: str) -> OSError:
         words = str(error)
-        if "full" in words or (what == "written" and "disk I/O" in words):
+        if "full" in words or ("disk I/O" in words and shutil.disk_usage(self.path.parent).free < _NO_ROOM):
             return CacheFullError(
                 errno.ENOSPC,
                 "an answer cannot be kept: the disk is full. The answers before it are safe. Make room, or give a "
