@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from pyterrier_grasp.concepts import storage
 from pyterrier_grasp.concepts.corpus import Corpus
-from pyterrier_grasp.concepts.extract import CaptionText, Extractor, captions
+from pyterrier_grasp.concepts.extract import CaptionText, CaptionTriplets, Extractor, captions
 from pyterrier_grasp.concepts.extract.described import DescribedDataset, write_descriptions
 from pyterrier_grasp.concepts.mining import files
 from pyterrier_grasp.concepts.mining.cluster import cluster, clusters
@@ -216,16 +216,17 @@ class _Builder:
     def _extract(self) -> dict[str, Any]:
         self.__dict__.pop("_corpus", None)
         texts = {caption.qid: caption.text for caption in self._captions}
-        rows = tqdm(
-            self.recipe.extractor.extract(self.recipe.dataset),
-            desc="triplets",
-            unit="caption",
-            disable=not self.recipe.verbose,
-        )
-        counts = storage.write_triplets(self.folder, rows, texts)
+        counts = storage.write_triplets(self.folder, self._rows(), texts)
         if isinstance(self.recipe.dataset, DescribedDataset):
             write_descriptions(self.folder / storage.DESCRIPTIONS, self.recipe.dataset.descriptions)
         return {"dataset": repr(self.recipe.dataset), **counts, **_outcome(self.recipe.extractor)}
+
+    def _rows(self) -> Iterator[CaptionTriplets]:
+        rows = iter(self.recipe.extractor.extract(self.recipe.dataset))
+        for first in rows:  # a bar only then: the extractor may have shown one of its own while it asked
+            bar = {"total": len(self._captions), "initial": 1, "desc": "triplets", "unit": "caption"}
+            yield first
+            yield from tqdm(rows, **bar, disable=not self.recipe.verbose)
 
     def _phrases(self) -> dict[str, Any]:
         phrases = count_phrases(self._corpus, self.recipe.kinds)
