@@ -1,5 +1,6 @@
 """From a request to the body that is sent, and from a completion to a value or what is wrong with it."""
 
+import contextlib
 import hashlib
 import json
 import re
@@ -200,6 +201,9 @@ def _parsed(schema: type[Any], text: str) -> tuple[Any, str | None]:
     """The first JSON value in a text that fits a schema, or what is wrong."""
     import pydantic
 
+    # most answers are JSON and nothing else
+    with contextlib.suppress(pydantic.ValidationError):
+        return schema.model_validate_json(text), None
     values, broken = _json_values(text, form_of(schema).opening)
     problem = None
     for value in values:
