@@ -52,8 +52,11 @@ def main() -> None:
     np.save(files["sample"], vectors[np.sort(sample)])
 
     for name, ways in (("sample", list(WAYS)), ("all", ["cluster()", "faiss, 15 iterations"])):
-        report.step(f"{name}: {len(np.load(files[name], mmap_mode='r'))} phrases")
-        table = pd.DataFrame([alone(way, files[name], args.threads) for way in ways])
+        rows = []
+        for way in ways:
+            report.step(f"{name}: {way}")
+            rows.append(alone(way, files[name], args.threads))
+        table = pd.DataFrame(rows)
         table["inertia"] = (100 * (table["inertia"] / table["inertia"][0] - 1)).map("{:+.2f} %".format)
         print(table.to_string(index=False))
         report.add(name, table)
