@@ -13,6 +13,7 @@ from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.images import CLIP_MEAN, CLIP_STD, Preprocess
 from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.backbones.towers import ImageTower, TextTower
+from pyterrier_grasp.sources import resolve
 
 VISION_EPS = 1e-6
 
@@ -48,7 +49,7 @@ class BlipBackbone(TowerBackbone):
         text_heads: int | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        name = pretrained.resolve(source)
+        name = resolve(source)
         raw = pretrained.config_dict(name)
         if raw.get("model_type") != "blip":
             raise ValueError(f"{name} is of type {raw.get('model_type')!r}, not a BLIP retrieval model")

@@ -20,6 +20,7 @@ from pyterrier_grasp.backbones.projections import random_projections
 from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.backbones.towers import ImageTower, TextTower
 from pyterrier_grasp.folders import whole_folder
+from pyterrier_grasp.sources import resolve
 
 DEFAULT_MAX_LENGTH = 64
 
@@ -60,8 +61,8 @@ class ComposedBackbone(TowerBackbone):
         max_text_length: int | None = None,
         device: torch.device | str | None = None,
     ) -> None:
-        self._image_source = pretrained.resolve(image)
-        self._text_source = pretrained.resolve(text)
+        self._image_source = resolve(image)
+        self._text_source = resolve(text)
         self._image = load_image_tower(self._image_source)
         self._text = load_text_tower(self._text_source, max_text_length)
         self._seed = seed

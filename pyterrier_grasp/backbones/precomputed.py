@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 from typing_extensions import Self
 
-from pyterrier_grasp.backbones import pretrained
 from pyterrier_grasp.backbones.base import ImageSource
 from pyterrier_grasp.backbones.composed import default_text_pool, load_text_tower
 from pyterrier_grasp.backbones.hashing import digest
@@ -19,6 +18,7 @@ from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore
 from pyterrier_grasp.backbones.tower_backbone import TowerBackbone
 from pyterrier_grasp.ids import first_repeated
+from pyterrier_grasp.sources import resolve
 
 _SAMPLE_ROWS = 64
 
@@ -74,7 +74,7 @@ class StatesBackbone(TowerBackbone):
             None if special is None else special.reshape(-1),
             str(folder),
         )
-        self._text_source = pretrained.resolve(text)
+        self._text_source = resolve(text)
         self._text = load_text_tower(self._text_source, max_text_length)
         self._seed = seed
         super().__init__(

@@ -13,27 +13,12 @@ from transformers import AutoModel, AutoTokenizer, PretrainedConfig, PreTrainedT
 from transformers.image_processing_base import ImageProcessingMixin
 from transformers.utils import logging
 
+from pyterrier_grasp.sources import resolve
+
 T = TypeVar("T")
 
 # Weights behind pooled outputs and masked patches are never read, so they are neither needed nor part of an identity.
 UNUSED = ("pooler.", "mask_token")
-
-
-def resolve(source: str | Path) -> str:
-    """Returns the absolute path of a folder, or a hub id as it is.
-
-    Raises:
-        FileNotFoundError: if ``source`` can only be a path and nothing is there.
-    """
-    name = str(source)
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return str(path.absolute())
-    if path.is_file():
-        raise FileNotFoundError(f"{name} is a file: give the folder that holds the model")
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or not name.strip():
-        raise FileNotFoundError(f"no folder {name!r}")
-    return name
 
 
 def _call(load: Callable[[], T], source: str, what: str) -> T:

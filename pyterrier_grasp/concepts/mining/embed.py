@@ -9,6 +9,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from pyterrier_grasp.concepts.storage import digest
+from pyterrier_grasp.sources import resolve
 
 Embedder = Callable[[list[str]], Any]
 
@@ -128,8 +129,6 @@ def _checked(output: Any, batch: list[str]) -> np.ndarray:
 
 def _folder(name: str) -> Path | None:
     """The folder that ``name`` stands for, or None for a hub id."""
-    from pyterrier_grasp.backbones.pretrained import resolve
-
     path = Path(resolve(name))
     return path if path.is_dir() else None
 
