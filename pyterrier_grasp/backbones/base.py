@@ -12,7 +12,7 @@ from PIL import Image
 from torch import nn
 from typing_extensions import Self
 
-from pyterrier_grasp.backbones import pretrained
+from pyterrier_grasp import pretrained
 from pyterrier_grasp.backbones.states import TokenStates
 
 if TYPE_CHECKING:

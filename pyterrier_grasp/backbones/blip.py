@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import BlipConfig, BlipForImageTextRetrieval
 
-from pyterrier_grasp.backbones import pretrained
+from pyterrier_grasp import pretrained
 from pyterrier_grasp.backbones.captions import blip_caption
 from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.images import CLIP_MEAN, CLIP_STD, Preprocess

@@ -12,7 +12,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from typing_extensions import Self
 
-from pyterrier_grasp.backbones import pretrained
+from pyterrier_grasp import pretrained
 from pyterrier_grasp.backbones.base import FOLDER_FILE, Backbone
 from pyterrier_grasp.backbones.hashing import digest
 from pyterrier_grasp.backbones.images import Preprocess

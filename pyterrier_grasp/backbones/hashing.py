@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from pyterrier_grasp.backbones.pretrained import UNUSED
+from pyterrier_grasp.pretrained import UNUSED
 
 # The settings of a configuration that change what a model computes and show in no weight. A list of our own, since
 # a whole configuration gains new keys with every release of transformers.

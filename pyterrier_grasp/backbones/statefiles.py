@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pyterrier_grasp.backbones.pretrained import read_json
 from pyterrier_grasp.backbones.store import StateStore
+from pyterrier_grasp.pretrained import read_json
 
 _FORMAT = 1
 

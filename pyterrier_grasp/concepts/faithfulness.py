@@ -167,7 +167,7 @@ def _probabilities(
     import torch
     from transformers import AutoModelForSequenceClassification
 
-    from pyterrier_grasp.backbones import pretrained
+    from pyterrier_grasp import pretrained
     from pyterrier_grasp.backbones.base import default_device
 
     tokenizer = pretrained.tokenizer(nli_model)

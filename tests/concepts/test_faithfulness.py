@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
 
-from pyterrier_grasp.backbones import pretrained
+from pyterrier_grasp import pretrained
 from pyterrier_grasp.concepts.faithfulness import check, sentence
 
 WORDS = "dog cat snow street black white run in is there on a . true maybe false".split()
