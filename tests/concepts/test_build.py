@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pyterrier_grasp.concepts import ConceptSpace, Group, Refinement
+from pyterrier_grasp.concepts import ConceptSpace, DescribedDataset, Group, Refinement, captions
 
 STEPS = ["extract", "phrases", "embed", "cluster", "refine", "concepts"]
 
@@ -296,3 +296,24 @@ def test_report(dataset, parts, tmp_path, capsys):
     assert "dropped: " in printed and "snow" in printed and "entity:b <- ball, boy, brown\n" in printed
     build(dataset, tmp_path / "plain", {**parts, "refiner": None}).report()
     assert "not refined" in capsys.readouterr().out
+
+
+def test_descriptions_are_captions_of_their_own(dataset, parts, tmp_path):
+    path = tmp_path / "descriptions.jsonl"
+    path.write_text('{"docno": "snow", "text": "Two dogs in deep snow"}\n')
+    described = DescribedDataset(dataset, path)
+
+    class Words(CountingExtractor):
+        def extract(self, dataset):
+            for caption in captions(dataset):
+                yield {"qid": caption.qid, "docno": caption.docno, "triplets": [(caption.text.split()[-1], "", "")]}
+
+    space = build(described, tmp_path / "space", {**parts, "extractor": Words(), "refiner": None})
+    assert space.n_texts == 7 and "snow" in space.names
+    assert space.text_labels(["snow#description"]).nnz == 1
+    assert space.image_labels(["snow"]).nnz == 3  # of two captions and the description
+    assert (space.path / "descriptions.jsonl").read_text() == path.read_text()
+    again = DescribedDataset(dataset, space.path / "descriptions.jsonl")
+    assert set(again.get_topics()["qid"]) == set(space.qids)
+    space.save(tmp_path / "copy")
+    assert (tmp_path / "copy" / "descriptions.jsonl").is_file()
