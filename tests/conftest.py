@@ -17,6 +17,7 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel, BertTokenizer, ViTConfig, ViTModel
 
+from experiments.chat_server import RunningServer
 from pyterrier_grasp.backbones import ComposedBackbone
 from pyterrier_grasp.concepts import ConceptSpace, TripletFile
 from pyterrier_grasp.datasets import scenes
@@ -152,3 +153,10 @@ def shared():
 def no_network_in_schematics(monkeypatch):
     """PyTerrier looks the help page of a transformer up on the network when it draws one."""
     monkeypatch.setattr("pyterrier.documentation.url_for_class", lambda *args, **kwargs: None)
+
+
+@pytest.fixture(scope="session")
+def chat_server():
+    """The loopback chat server, in a process of its own."""
+    with RunningServer() as running:
+        yield running

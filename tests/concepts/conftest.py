@@ -4,7 +4,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from experiments.chat_server import RunningServer
 from pyterrier_grasp.llm import Answer, Usage
 from pyterrier_grasp.llm.prices import Estimate
 
@@ -145,13 +144,6 @@ class CaptionDataset:
 @pytest.fixture(scope="session")
 def caption_dataset():
     return CaptionDataset
-
-
-@pytest.fixture(scope="session")
-def chat_server():
-    """The loopback chat server, in a process of its own."""
-    with RunningServer() as running:
-        yield running
 
 
 @pytest.fixture

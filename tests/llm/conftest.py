@@ -3,7 +3,6 @@ import warnings
 import pytest
 from pydantic import BaseModel
 
-from experiments.chat_server import RunningServer
 from pyterrier_grasp.llm import ChatRequest
 from pyterrier_grasp.llm.client import ChatClient
 
@@ -24,12 +23,6 @@ def _requests(count, start=0, **fields):
 def requests():
     """``requests(count, start=0)``: questions whose answer is a word of their own."""
     return _requests
-
-
-@pytest.fixture(scope="session")
-def chat_server():
-    with RunningServer() as running:
-        yield running
 
 
 @pytest.fixture
