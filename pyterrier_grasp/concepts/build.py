@@ -101,8 +101,8 @@ def build(recipe: Recipe, path: Path, *, overwrite: bool) -> None:
             return
         if not overwrite:
             raise FileExistsError(
-                f"{path} exists and is another concept space: {other}; choose another path, or pass overwrite=True to "
-                f"replace it, which does again only what has changed"
+                f"{path} exists and is not what this build makes: {other}; choose another path, or pass "
+                f"overwrite=True to replace it, which does again only what has changed"
             )
     with _building(path) as folder:
         if path.exists():
@@ -120,9 +120,15 @@ def build(recipe: Recipe, path: Path, *, overwrite: bool) -> None:
 
 def _first_difference(recipe: Recipe, path: Path) -> str | None:
     """In words, the first step that would have to be done again; None if the space is whole and as the recipe says."""
-    meta = storage.read_meta(path)
+    try:
+        meta = storage.read_meta(path)
+    except (FileNotFoundError, ValueError) as error:
+        return str(error)
     record = Record(path)
-    for step in _Builder(recipe, path).steps():
+    steps = _Builder(recipe, path).steps()
+    if record.steps and ("refine" in record.steps) != (recipe.refiner is not None):
+        return "it was refined, and the refiner is None" if recipe.refiner is None else "it was not refined"
+    for step in steps:
         if record.is_done(step):
             continue
         before, now = record.steps.get(step.name, {}).get("settings"), step.settings

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from pyterrier_grasp.concepts.storage import BUILD, digest
 
@@ -36,13 +37,10 @@ class Record:
     """Which steps of a folder are done, kept in ``build.json``.
 
     A step counts as done while its settings, the content of the files it reads and that of the files it wrote are those
-    on record.
+    on record. If ``build.json`` is damaged, a warning says so, and no step counts as done.
 
     Args:
         folder: The folder.
-
-    Raises:
-        ValueError: If ``build.json`` is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +51,7 @@ class Record:
             try:
                 self.steps = dict(json.loads(path.read_text(encoding="utf-8"))["steps"])
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(f"{path} is damaged ({error!r}); remove it, and every step is done again") from error
+                warn(f"{path} is damaged ({error!r}): no step counts as done", stacklevel=2)
 
     def is_done(self, step: Step) -> bool:
         """Whether a step is done, and its files are as it left them."""

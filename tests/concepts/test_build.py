@@ -131,7 +131,7 @@ def test_the_same_build_does_nothing(dataset, parts, tmp_path):
 def test_a_changed_setting_redoes_what_depends_on_it(dataset, parts, tmp_path, change, done_again):
     space = build(dataset, tmp_path / "space", parts)
     before = record(space)
-    with pytest.raises(FileExistsError, match=r"another concept space: .*overwrite=True"):
+    with pytest.raises(FileExistsError, match=r"not what this build makes: .*overwrite=True"):
         build(dataset, tmp_path / "space", {**parts, **change})
     assert ConceptSpace.load(tmp_path / "space") == space and record(space) == before
     after = record(build(dataset, tmp_path / "space", {**parts, **change}, overwrite=True))
@@ -140,6 +140,29 @@ def test_a_changed_setting_redoes_what_depends_on_it(dataset, parts, tmp_path, c
     if change.get("refiner", 1) is None:
         assert sorted(after) == ["concepts", "extract", "phrases"]
         assert not (tmp_path / "space" / "refined.jsonl").exists()
+
+
+def test_what_differs_is_said(dataset, parts, tmp_path):
+    build(dataset, tmp_path / "space", parts)
+    for change, words in (
+        ({"min_df": 2}, "in its step 'concepts' min_df was 1 and is 2"),
+        ({"refiner": None}, "it was refined, and the refiner is None"),
+        ({"extractor": CountingExtractor(2)}, "in its step 'extract' version was 1 and is 2"),
+    ):
+        with pytest.raises(FileExistsError, match=words):
+            build(dataset, tmp_path / "space", {**parts, **change})
+    build(dataset, tmp_path / "plain", {**parts, "refiner": None})
+    with pytest.raises(FileExistsError, match="it was not refined"):
+        build(dataset, tmp_path / "plain", parts)
+
+
+def test_a_broken_space_is_refused_or_replaced(dataset, parts, tmp_path):
+    space = build(dataset, tmp_path / "space", parts)
+    (space.path / "pt_meta.json").unlink()
+    with pytest.raises(FileExistsError, match="pt_meta.json, which is written last, is missing"):
+        build(dataset, tmp_path / "space", parts)
+    assert build(dataset, tmp_path / "space", parts, overwrite=True) == space
+    assert calls(parts) == (1, 1, 1)
 
 
 def test_changed_captions_are_extracted_again(dataset, parts, tmp_path):
@@ -257,8 +280,11 @@ def test_two_processes_in_one_folder(dataset, parts, tmp_path):
 def test_damaged_records_and_wrong_arguments(dataset, parts, tmp_path):
     space = build(dataset, tmp_path / "space", parts)
     (space.path / "build.json").write_text('{"steps": ')
-    with pytest.raises(ValueError, match="build.json is damaged"):
+    with pytest.warns(UserWarning, match="build.json is damaged"), pytest.raises(FileExistsError, match="'extract'"):
         build(dataset, tmp_path / "space", parts)
+    with pytest.warns(UserWarning, match="build.json is damaged"):
+        assert build(dataset, tmp_path / "space", parts, overwrite=True) == space
+    assert list(record(space)) == STEPS
     for options, words in (
         ({"refiner": "rules"}, "refiner must be a refiner, None or 'auto'"),
         ({"refiner": 3}, "method refine"),
