@@ -7,6 +7,7 @@ from pyterrier_grasp.backbones.composed import ComposedBackbone
 from pyterrier_grasp.backbones.precomputed import StatesBackbone
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore
+from pyterrier_grasp.backbones.token_space import TokenSpace
 
 __all__ = [
     "Backbone",
@@ -14,6 +15,7 @@ __all__ = [
     "ComposedBackbone",
     "StateStore",
     "StatesBackbone",
+    "TokenSpace",
     "TokenStateCache",
     "TokenStates",
 ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 from typing_extensions import Self
 
 from pyterrier_grasp import pretrained
@@ -159,6 +159,32 @@ class Backbone(ABC):
     @abstractmethod
     def image_projection(self) -> nn.Linear:
         """Returns a fresh copy of the initial projection of images, ``image_dim -> embed_dim``."""
+
+    # -- the text tower's vocabulary, which token-space methods are built on ------------------------------------
+
+    def token_names(self) -> list[str]:
+        """Returns every token of the text tower's tokenizer, by id.
+
+        Raises:
+            ValueError: if this backbone has no tokenizer.
+        """
+        raise self._no_tokenizer()
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids of each caption as the text tower sees it, special tokens included, without padding."""
+        raise self._no_tokenizer()
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids of CLS, SEP, PAD and their like."""
+        raise self._no_tokenizer()
+
+    def word_embeddings(self) -> Tensor:
+        """Returns a copy of the text tower's input embeddings, float32 ``[V, D_word]`` on the CPU."""
+        raise self._no_tokenizer()
+
+    def _no_tokenizer(self) -> ValueError:
+        return ValueError(f"{self.source} has no text tokenizer, which methods in a token space need; use method='grasp'")
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:

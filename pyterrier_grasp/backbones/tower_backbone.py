@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from typing_extensions import Self
 
 from pyterrier_grasp.backbones.base import Backbone, ImageSource
@@ -36,6 +36,19 @@ class TowerBackbone(Backbone):
 
     def image_projection(self) -> nn.Linear:
         return copy_linear(self._projections[1])
+
+    def token_names(self) -> list[str]:
+        return self._text.token_names()
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._text.token_ids(texts)
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return frozenset(self._text.tokenizer.all_special_ids)
+
+    def word_embeddings(self) -> Tensor:
+        return self._text.word_embeddings()
 
     def to(self, device: torch.device | str) -> Self:
         self._image.model.to(device)

@@ -130,6 +130,21 @@ class TextTower:
             states.masked_fill(~mask.unsqueeze(-1), 0.0), mask, encoded["special_tokens_mask"].bool() & mask
         )
 
+    def token_names(self) -> list[str]:
+        """Every token of the tokenizer, by id."""
+        return self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+
+    def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of the tokens of each caption as :meth:`encode` sees it: cleaned, cut, with special tokens, unpadded."""
+        if not len(texts):
+            return []
+        cleaned = [self._prepare(text, position) for position, text in enumerate(texts)]
+        return self.tokenizer(cleaned, truncation=True, max_length=self.max_length)["input_ids"]
+
+    def word_embeddings(self) -> Tensor:
+        """A copy of the encoder's input embeddings, float32 ``[V, D_word]`` on the CPU."""
+        return self.model.get_input_embeddings().weight.detach().float().cpu().clone()  # type: ignore[operator]
+
     def _prepare(self, text: str, position: int) -> str:
         if not isinstance(text, str):
             raise ValueError(f"caption {position} is {text!r}: captions must be strings")
