@@ -14,10 +14,11 @@ from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from pyterrier_grasp.backbones import Backbone, TokenStates
+from pyterrier_grasp.backbones import Backbone, TokenSpace, TokenStates
+from pyterrier_grasp.backbones.token_space import FILE as TOKENS
 from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.folders import whole_folder
-from pyterrier_grasp.methods import DualEncoder, Method, load_method
+from pyterrier_grasp.methods import DualEncoder, Method, Space, load_method
 
 if TYPE_CHECKING:
     from pyterrier_grasp.encoders import ConceptEncoder, DenseEncoder, DocEncoder, QueryEncoder
@@ -29,13 +30,14 @@ class GraspModel(pt.Artifact):
     """A trained dense, or dense and sparse, text-image retriever; a factory of PyTerrier encoders.
 
     On disk: ``config.json`` (backbone reference, method and options, ``w``, metrics), ``model.safetensors`` (what was
-    trained), ``space/`` (the concept space) and ``pt_meta.json``. The frozen backbone is referred to, not copied.
+    trained), ``space/`` (the concept or token space) and ``pt_meta.json``. The frozen backbone is referred to, not
+    copied.
 
     Args:
         backbone: The frozen backbone.
         method: The method it was trained with.
         encoder: The trained module.
-        space: The concept space; None for a method without a sparse branch.
+        space: The concept or token space; None for a method without a sparse branch.
         w: Weight of the sparse score in fusion: the paper's 0.1, or the one chosen on validation.
         metrics: What training reported, JSON-able; kept in ``config.json``.
         path: The folder, once saved.
@@ -50,7 +52,7 @@ class GraspModel(pt.Artifact):
         backbone: Backbone,
         method: Method,
         encoder: DualEncoder,
-        space: ConceptSpace | None = None,
+        space: Space | None = None,
         *,
         w: float = 0.1,
         metrics: dict[str, Any] | None = None,
@@ -131,13 +133,16 @@ class GraspModel(pt.Artifact):
     # -- arrays ------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def encode_states(self, tokens: TokenStates, modality: str, *, sparse: bool = True) -> tuple[np.ndarray, Any]:
+    def encode_states(
+        self, tokens: TokenStates, modality: str, *, sparse: bool = True, texts: Sequence[str] | None = None
+    ) -> tuple[np.ndarray, Any]:
         """Dense and sparse vectors of token states.
 
         Args:
             tokens: Token states of one batch.
             modality: ``text`` or ``image``.
             sparse: False skips the sparse branch.
+            texts: The texts themselves, which ``visualsparta`` needs beside their states.
 
         Returns:
             Float32 ``[B, d]``, rows of length 1, and a float32 ``scipy.sparse.csr_array`` ``[B, |C|]`` whose dot
@@ -145,14 +150,20 @@ class GraspModel(pt.Artifact):
         """
         encoded = self.encoder.encode(tokens.to(self.device), modality, sparse=sparse)
         dense = encoded.dense.float().cpu().numpy()
-        if encoded.raw is None:
+        if not sparse or not self.has_concepts:
             return dense, None
-        return dense, sp.csr_array(self.method.sparse_vectors(encoded.raw).float().cpu().numpy())
+        own = self._own_tokens(texts) if self.method.needs_own(modality) else None
+        return dense, sp.csr_array(self.method.sparse_vectors(encoded.raw, modality, own).float().cpu().numpy())
+
+    def _own_tokens(self, texts: Sequence[str] | None) -> torch.Tensor:
+        if texts is None or not isinstance(self.space, TokenSpace):
+            raise ValueError(f"method {self.method.name!r} needs the texts themselves beside their token states")
+        return torch.from_numpy(self.space.multi_hot(self.backbone, texts).toarray()).to(self.device)
 
     def encode_texts(self, texts: Sequence[str], *, sparse: bool = True) -> tuple[np.ndarray, Any]:
         """One batch of texts through backbone and heads; see :meth:`encode_states`."""
         _check_batch("texts", texts)
-        return self.encode_states(self.backbone.encode_text(list(texts)), "text", sparse=sparse)
+        return self.encode_states(self.backbone.encode_text(list(texts)), "text", sparse=sparse, texts=texts)
 
     def encode_images(self, images: Sequence[Any], *, sparse: bool = True) -> tuple[np.ndarray, Any]:
         """One batch of images (paths or ``PIL.Image``) through backbone and heads; see :meth:`encode_states`."""
@@ -162,7 +173,7 @@ class GraspModel(pt.Artifact):
     def to_toks(self, vectors: sp.csr_array) -> list[dict[str, float]]:
         """Sparse rows ``[n, |C|]`` as dicts concept name -> weight, strongest first."""
         if self.space is None:
-            raise ValueError(f"{self!r} has no concept space")
+            raise ValueError(f"{self!r} has no sparse space")
         names = self.space.names
         rows = []
         for start, end in zip(vectors.indptr[:-1], vectors.indptr[1:], strict=True):
@@ -191,6 +202,61 @@ class GraspModel(pt.Artifact):
     def _require_concepts(self) -> None:
         if not self.has_concepts:
             raise ValueError(f"{self!r} has no sparse branch; train with method='grasp' for concepts")
+
+    # -- the same weights otherwise ----------------------------------------------------------------------------
+
+    def with_options(self, *, w: float | None = None, **options: Any) -> "GraspModel":
+        """The same weights under other options of the method, such as ``similarity="evidence"``.
+
+        Args:
+            w: Weight of the sparse score; None keeps this model's, which was chosen for its own similarity.
+            **options: Options of the method that decide about encoding (``method.encoding_options``).
+
+        Returns:
+            A new model that shares the weights with this one.
+
+        Raises:
+            ValueError: For an option that the weights depend on.
+        """
+        for option in options:
+            if option not in self.method.encoding_options:
+                known = ", ".join(self.method.encoding_options) or "none"
+                raise ValueError(f"{option!r} is no option of how {self.method.name!r} encodes; those are {known}")
+        method = load_method(self.method.name, self.method.options() | options)
+        encoder = method.build(self.backbone, self.space, seed=0)
+        encoder.load_state_dict(self.encoder.state_dict(), assign=True)
+        return self._like(method, encoder, self.space, self.w if w is None else w)
+
+    def restrict(self, columns: Sequence[int] | np.ndarray) -> "GraspModel":
+        """The model in a smaller token space, without training (the size-matched pruning of the paper's Figure 2a).
+
+        Args:
+            columns: The dimensions to keep, in the order wanted, int ``[n]``;
+                see :func:`~pyterrier_grasp.pruning.top_activated`.
+
+        Raises:
+            ValueError: If the model's space is not a token space.
+        """
+        if not isinstance(self.space, TokenSpace):
+            raise ValueError(f"{self!r} has no token space to prune; edit a concept space and train in it")
+        space = self.space.keep(columns)
+        encoder = self.method.build(self.backbone, space, seed=0)
+        at = torch.as_tensor(np.asarray(columns, dtype=np.int64), device=self.device)
+        state = {
+            name: tensor[at] if self._per_dimension(name) else tensor
+            for name, tensor in self.encoder.state_dict().items()
+        }
+        encoder.load_state_dict(state, assign=True)
+        return self._like(self.method, encoder, space, self.w)
+
+    @staticmethod
+    def _per_dimension(name: str) -> bool:
+        """Whether a parameter of the encoder has a row a dimension: ``heads.<modality>.weight`` and ``.bias``."""
+        parts = name.split(".")
+        return parts[0] == "heads" and len(parts) == 3
+
+    def _like(self, method: Method, encoder: DualEncoder, space: Space | None, w: float) -> "GraspModel":
+        return GraspModel(self.backbone, method, encoder, space, w=w, metrics=self.metrics).to(self.device)
 
     # -- disk --------------------------------------------------------------------------------------------------
 
@@ -263,7 +329,7 @@ class GraspModel(pt.Artifact):
                 f"{backbone.fingerprint}; give the same weights and settings through backbone="
             )
         method = load_method(config["method"], config["options"])
-        space = ConceptSpace(path / "space") if method.needs_space else None
+        space = _open_space(path / "space") if method.space_kind is not None else None
         if space is not None and space.fingerprint != config["space_fingerprint"]:
             raise ValueError(
                 f"the concepts in {path / 'space'} were edited after the training, and the weights no longer belong to "
@@ -276,6 +342,10 @@ class GraspModel(pt.Artifact):
             raise ValueError(f"{path / 'model.safetensors'} is damaged or of another model: {error}") from error
         model = cls(backbone, method, encoder, space, w=config["w"], metrics=config["metrics"], path=path)
         return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def _open_space(folder: Path) -> Space:
+    return TokenSpace.load(folder) if (folder / TOKENS).is_file() else ConceptSpace(folder)
 
 
 def _check_batch(name: str, batch: Any) -> None:

@@ -184,7 +184,7 @@ class Backbone(ABC):
         raise self._no_tokenizer()
 
     def _no_tokenizer(self) -> ValueError:
-        return ValueError(f"{self.source} has no text tokenizer, which methods in a token space need; use method='grasp'")
+        return ValueError(f"{self.source} has no text tokenizer, which token-space methods need; use method='grasp'")
 
     @abstractmethod
     def to(self, device: torch.device | str) -> Self:

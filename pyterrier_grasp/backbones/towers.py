@@ -132,7 +132,7 @@ class TextTower:
 
     def token_names(self) -> list[str]:
         """Every token of the tokenizer, by id."""
-        return self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer))))
+        return list(self.tokenizer.convert_ids_to_tokens(list(range(len(self.tokenizer)))))
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of the tokens of each caption as :meth:`encode` sees it: cleaned, cut, with special tokens, unpadded."""

@@ -7,47 +7,115 @@ from typing import Any, ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from pyterrier_grasp.backbones import Backbone
+from pyterrier_grasp.backbones import Backbone, TokenSpace
 from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.methods.dual_encoder import DualEncoder, Encoded
 
-_METHODS = {"dense": "Dense", "grasp": "Grasp"}
+Space = ConceptSpace | TokenSpace
+
+_METHODS = {
+    "d2s": "D2S",
+    "dense": "Dense",
+    "grasp": "Grasp",
+    "lexlip": "LexLip",
+    "sdlbt": "Sdlbt",
+    "stair": "Stair",
+    "visualsparta": "VisualSparta",
+}
 
 
 class Batch(NamedTuple):
     """What a loss sees beside the encodings, all for the whole (global) batch of pairs.
 
     Attributes:
-        text_labels: ``c_t``, float ``[B, |C|]``; None where the method needs none.
-        image_labels: ``c_i``, float ``[B, |C|]``; None where the method needs none.
+        text_labels: ``c_t``, float ``[B, |C|]``; in a token space, which tokens the caption has itself. None where the
+            method needs none.
+        image_labels: ``c_i``, float ``[B, |C|]``; None in a token space and where the method needs none.
         same_image: Bool ``[B, B]``, True off the diagonal where two pairs share an image.
+        step: Steps done before this one.
+        progress: Share of the training's steps done before this one, in [0, 1).
     """
 
     text_labels: Tensor | None
     image_labels: Tensor | None
     same_image: Tensor
+    step: int = 0
+    progress: float = 0.0
 
 
 @dataclass(frozen=True)
 class Method(ABC):
-    """A row of the paper's Table 1: a head, a loss and their defaults. Subclasses are frozen dataclasses of options."""
+    """A row of the paper's Table 1: a head, a loss and their defaults. Subclasses are frozen dataclasses of options.
+
+    Attributes:
+        space_kind: What the sparse dimensions are: ``concepts``, ``tokens``, ``any`` (tokens by default, or concepts)
+            or None (no sparse branch).
+        needs_labels: Whether the loss reads the labels of :class:`Batch`.
+        needs_own_tokens: Whether :meth:`sparse_vectors` of a text needs the text's own tokens.
+        learning_rate: The trainer's default for projections and temperature.
+        head_learning_rate: The trainer's default for the head.
+        select_by: Score on validation that picks the epoch: ``D``, ``S`` or ``D+S``.
+        uses_all_parameters: Whether every step reaches every trainable parameter.
+        encoding_options: The options that change what a trained module encodes; the others only shape its training.
+    """
 
     name: ClassVar[str]
-    needs_space: ClassVar[bool]
+    space_kind: ClassVar[str | None]
+    needs_labels: ClassVar[bool] = False
+    needs_own_tokens: ClassVar[bool] = False
+    learning_rate: ClassVar[float] = 1e-4
+    head_learning_rate: ClassVar[float] = 1e-2
+    select_by: ClassVar[str] = "D+S"
+    uses_all_parameters: ClassVar[bool] = True
     encoding_options: ClassVar[tuple[str, ...]] = ()
-    """The options that change what a trained module encodes; the others only shape its training."""
+
+    @property
+    def official_w(self) -> float:
+        """Weight of the sparse score beside a plain cosine in the published fusion; 1 where none is published."""
+        return 1.0
+
+    def space_for(self, backbone: Backbone, space: Space | None) -> Space | None:
+        """The sparse space to train in.
+
+        Args:
+            backbone: Gives the whole token vocabulary where a token method is given no space.
+            space: What the user gave.
+
+        Raises:
+            ValueError: If the method needs another kind of space.
+        """
+        if self.space_kind is None:
+            return None
+        if space is None and self.space_kind != "concepts":
+            return TokenSpace.of(backbone)
+        if space is None:
+            raise ValueError(f"method {self.name!r} needs a concept space; give GraspTrainer(backbone, space)")
+        allowed = {"concepts": ConceptSpace, "tokens": TokenSpace}.get(self.space_kind, (ConceptSpace, TokenSpace))
+        if not isinstance(space, allowed):
+            raise ValueError(f"method {self.name!r} needs a space of {self.space_kind}, got {space!r}")
+        return space
 
     @abstractmethod
-    def build(self, backbone: Backbone, space: ConceptSpace | None, seed: int) -> DualEncoder:
-        """The trainable module, initialised from the backbone and the seed."""
+    def build(self, backbone: Backbone, space: Space | None, seed: int) -> DualEncoder:
+        """The trainable module, initialised from the backbone and the seed; ``space`` as :meth:`space_for` gives it."""
 
     @abstractmethod
     def loss(self, text: Encoded, image: Encoded, batch: Batch, tau: Tensor) -> dict[str, Tensor]:
         """Named scalar terms, already weighted; their sum is minimised."""
 
     @abstractmethod
-    def sparse_vectors(self, raw: Tensor) -> Tensor:
-        """Non-negative vectors ``[B, |C|]`` whose dot product is the sparse score."""
+    def sparse_vectors(self, raw: Tensor | None, modality: str, own: Tensor | None = None) -> Tensor:
+        """Non-negative vectors ``[B, |C|]`` whose dot product, text by image, is the sparse score.
+
+        Args:
+            raw: Head scores before the activation, float ``[B, |C|]``; None for a modality without a head.
+            modality: ``text`` or ``image``.
+            own: Which tokens each text has itself, ``{0, 1}`` ``[B, |C|]``, with ``needs_own_tokens``.
+        """
+
+    def needs_own(self, modality: str) -> bool:
+        """Whether :meth:`sparse_vectors` needs ``own`` for a modality."""
+        return self.needs_own_tokens and modality == "text"
 
     def head_parameters(self, encoder: DualEncoder) -> list[nn.Parameter]:
         """Parameters trained at the head's own learning rate."""
@@ -79,3 +147,14 @@ def check_choice(owner: str, option: str, value: object, choices: tuple[object, 
     """Raise a ValueError that lists ``choices`` unless ``value`` is one of them."""
     if value not in choices:
         raise ValueError(f"{owner}: {option} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+
+
+def required(tensor: Tensor | None, what: str = "raw scores of a head") -> Tensor:
+    """``tensor``, which a loss needs.
+
+    Raises:
+        ValueError: If it is None.
+    """
+    if tensor is None:
+        raise ValueError(f"the batch has no {what}")
+    return tensor

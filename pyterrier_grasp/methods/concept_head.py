@@ -60,6 +60,13 @@ class _MaxPooledLinear(torch.autograd.Function):
         return grad_states, None, grad_weight
 
 
+def max_pooled_linear(states: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
+    """``max_m (W h_m)_j`` over the positions of ``mask``: states ``[B, L, D]``, weight ``[|C|, D]`` -> ``[B, |C|]``."""
+    if states.shape[1] == 1:
+        return states.squeeze(1) @ weight.T
+    return _MaxPooledLinear.apply(states, mask, weight)
+
+
 class ConceptHead(nn.Module):
     """``g_C`` of the paper: a linear layer over concepts, maximum over positions (Eq. 5).
 
@@ -90,7 +97,7 @@ class ConceptHead(nn.Module):
         """
         with torch.autocast(states.device.type, enabled=False):
             dtype = torch.promote_types(states.dtype, self.weight.dtype)
-            return _MaxPooledLinear.apply(states.to(dtype), mask, self.weight.to(dtype)) + self.bias
+            return max_pooled_linear(states.to(dtype), mask, self.weight.to(dtype)) + self.bias
 
 
 def activate(raw: Tensor) -> Tensor:

@@ -6,9 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from pyterrier_grasp.backbones import Backbone
-from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.methods import losses
-from pyterrier_grasp.methods.base import Batch, Method
+from pyterrier_grasp.methods.base import Batch, Method, Space
 from pyterrier_grasp.methods.dual_encoder import DualEncoder, Encoded
 
 
@@ -21,11 +20,12 @@ class Dense(Method):
     """
 
     name: ClassVar[str] = "dense"
-    needs_space: ClassVar[bool] = False
+    space_kind: ClassVar[str | None] = None
+    select_by: ClassVar[str] = "D"
 
     mask_same_image: bool = False
 
-    def build(self, backbone: Backbone, space: ConceptSpace | None, seed: int) -> DualEncoder:
+    def build(self, backbone: Backbone, space: Space | None, seed: int) -> DualEncoder:
         """Projections and temperature of the backbone; ``space`` and ``seed`` are not used."""
         return DualEncoder(backbone)
 
@@ -34,6 +34,6 @@ class Dense(Method):
         excluded = batch.same_image if self.mask_same_image else None
         return {"contrastive_dense": losses.contrastive(text.dense @ image.dense.T / tau, excluded)}
 
-    def sparse_vectors(self, raw: Tensor) -> Tensor:
+    def sparse_vectors(self, raw: Tensor | None, modality: str, own: Tensor | None = None) -> Tensor:
         """Always an error: there is no sparse branch."""
         raise ValueError("method 'dense' has no sparse branch; train with method='grasp' for concepts")

@@ -1,5 +1,6 @@
 """The trainable part of every method: projections, temperature and, where there is one, a sparse head."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -7,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pyterrier_grasp.backbones import Backbone, TokenStates
-from pyterrier_grasp.methods.concept_head import ConceptHead
 
 MODALITIES = ("text", "image")
 
@@ -17,7 +17,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         dense: L2-normalised pooled vectors, float ``[B, d]``.
-        raw: Max-pooled concept scores before the activation, float ``[B, |C|]``; None without a head.
+        raw: Max-pooled scores of the head before the activation, float ``[B, |C|]``; None without a head.
         grounding_raw: The same values for the grounding loss, cut off from the projections where
             ``detach_grounding`` is set; None without a head.
     """
@@ -32,8 +32,10 @@ class DualEncoder(nn.Module):
 
     Args:
         backbone: Gives the initial projections, pooling and temperature.
-        heads: ``{"shared": head}``, ``{"text": head, "image": head}`` or None.
-        token_source: What the head reads: ``projected`` (d) or ``hidden`` (D) states.
+        heads: ``{"shared": head}``, ``{"text": head, "image": head}``, one of the two, or None. A head maps states
+            ``[B, L, .]`` and a mask ``[B, L]`` to raw scores ``[B, |C|]``; a modality without one has none.
+        token_source: What the head reads: ``projected`` (d) or ``hidden`` (D) states of every position, or ``pooled``,
+            the dense vector (d) itself.
         normalise_tokens: L2-normalise each position before the head.
         exclude_special: Leave CLS, SEP and their like out of the maximum, where other positions remain.
         detach_grounding: Compute ``grounding_raw`` from detached states.
@@ -42,7 +44,7 @@ class DualEncoder(nn.Module):
     def __init__(
         self,
         backbone: Backbone,
-        heads: dict[str, ConceptHead] | None = None,
+        heads: Mapping[str, nn.Module] | None = None,
         *,
         token_source: str = "projected",
         normalise_tokens: bool = False,
@@ -51,7 +53,7 @@ class DualEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.projections = nn.ModuleDict({"text": backbone.text_projection(), "image": backbone.image_projection()})
-        self.heads = nn.ModuleDict(heads or {})
+        self.heads = nn.ModuleDict(dict(heads or {}))
         self.temperature = nn.Parameter(torch.tensor(float(backbone.temperature)))
         self.pooling = {"text": backbone.text_pool, "image": backbone.image_pool}
         self.token_source = token_source
@@ -72,8 +74,8 @@ class DualEncoder(nn.Module):
             sparse: False skips the head.
         """
         projection = self.projections[modality]
-        sparse = sparse and len(self.heads) > 0
-        if sparse and self.token_source == "projected":
+        head = self._head(modality) if sparse else None
+        if head is not None and self.token_source == "projected":
             states = projection(tokens.states)
             dense = tokens._replace(states=states).pooled(self.pooling[modality])
         else:
@@ -81,15 +83,22 @@ class DualEncoder(nn.Module):
             dense = projection(tokens.pooled(self.pooling[modality]))
             states = tokens.states
         dense = F.normalize(dense, dim=1)
-        if not sparse:
+        if head is None:
             return Encoded(dense)
-        head = self.heads["shared" if "shared" in self.heads else modality]
+        if self.token_source == "pooled":
+            return Encoded(dense, head(dense.unsqueeze(1), tokens.mask[:, :1]))
         positions = self._positions(tokens)
         if self.normalise_tokens:
             states = F.normalize(states, dim=2)
         raw = head(states, positions)
         cut = self.detach_grounding and self.training and states.requires_grad
         return Encoded(dense, raw, head(states.detach(), positions) if cut else raw)
+
+    def _head(self, modality: str) -> nn.Module | None:
+        for name in ("shared", modality):
+            if name in self.heads:
+                return self.heads[name]
+        return None
 
     def _positions(self, tokens: TokenStates) -> Tensor:
         if not self.exclude_special:

@@ -1,5 +1,6 @@
 """GRASP: a sparse branch over mined concepts, grounded by concept prediction (the paper's section 3)."""
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ from torch import Tensor
 from pyterrier_grasp.backbones import Backbone
 from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.methods import losses
-from pyterrier_grasp.methods.base import Batch, Method, check_choice
+from pyterrier_grasp.methods.base import Batch, Method, Space, check_choice, required
 from pyterrier_grasp.methods.concept_head import ConceptHead, activate, concept_bias
 from pyterrier_grasp.methods.dual_encoder import DualEncoder, Encoded
 
@@ -22,7 +23,12 @@ class Grasp(Method):
     Attributes:
         w: Weight of the sparse score in ``s_comb = s_dense + w * s_sparse``; the paper's 0.1.
         grounding_weight: The paper's lambda, 0.5.
-        similarity: Sparse similarity, ``cosine`` or ``dot``.
+        similarity: Sparse similarity: ``cosine`` or ``dot`` of ``z``, or ``evidence`` (ours, not the paper's), with
+            ``p = sigmoid(raw)`` the head's probability of a concept: a text has weight ``p`` where it is above
+            ``evidence_threshold``, an image ``max(0, log(p / evidence_eps))``. The head believes more than ``z``, which
+            is 0 below p = 0.5, can say. The training losses use the cosine then: evidence is a way to score.
+        evidence_eps: Probability of a concept that an image gets no weight for.
+        evidence_threshold: Smallest probability that gives a text a concept.
         contrastive: Scores with a contrastive loss; the paper drops the sparse one.
         distill: Scores taught by the combined score.
         detach_teacher: Stop the gradient at the teacher.
@@ -43,12 +49,22 @@ class Grasp(Method):
     """
 
     name: ClassVar[str] = "grasp"
-    needs_space: ClassVar[bool] = True
-    encoding_options: ClassVar[tuple[str, ...]] = ("similarity", "token_source", "normalise_tokens", "exclude_special")
+    space_kind: ClassVar[str | None] = "concepts"
+    needs_labels: ClassVar[bool] = True
+    encoding_options: ClassVar[tuple[str, ...]] = (
+        "similarity",
+        "evidence_eps",
+        "evidence_threshold",
+        "token_source",
+        "normalise_tokens",
+        "exclude_special",
+    )
 
     w: float = 0.1
     grounding_weight: float = 0.5
     similarity: str = "cosine"
+    evidence_eps: float = 0.03
+    evidence_threshold: float = 0.5
     contrastive: tuple[str, ...] = ("dense", "comb")
     distill: tuple[str, ...] = ("dense", "sparse")
     detach_teacher: bool = True
@@ -68,7 +84,7 @@ class Grasp(Method):
     train_projections: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("grasp", "similarity", self.similarity, ("cosine", "dot"))
+        check_choice("grasp", "similarity", self.similarity, ("cosine", "dot", "evidence"))
         check_choice("grasp", "bce_input", self.bce_input, ("logit", "z", "prob"))
         check_choice("grasp", "reduction", self.reduction, ("sum", "mean"))
         check_choice("grasp", "bias_init", self.bias_init, ("neg_idf", "idf", "prior_logit", "zeros"))
@@ -80,16 +96,29 @@ class Grasp(Method):
         for option in ("pos_weight", "sparse_temperature"):
             if getattr(self, option) <= 0:
                 raise ValueError(f"grasp: {option} is {getattr(self, option)}; it must be above 0")
+        for option in ("evidence_eps", "evidence_threshold"):
+            if not 0 < getattr(self, option) < 1:
+                raise ValueError(f"grasp: {option} is {getattr(self, option)}; it must be between 0 and 1")
+        if self.bce_input != "logit" and self.similarity == "evidence":
+            raise ValueError(
+                f"grasp: similarity='evidence' reads the head's raw score as a logit, and bce_input={self.bce_input!r} "
+                "trains another one; use bce_input='logit'"
+            )
         if self.bce_input != "logit" and self.bias_init in ("neg_idf", "prior_logit"):
             raise ValueError(
                 f"grasp: bce_input={self.bce_input!r} with bias_init={self.bias_init!r} starts every concept at zero, "
                 "where its gradient is zero, so that nothing is learnt; use bias_init='zeros' or 'idf'"
             )
 
-    def build(self, backbone: Backbone, space: ConceptSpace | None, seed: int) -> DualEncoder:
+    @property
+    def official_w(self) -> float:
+        """The paper's fixed weight, the option ``w``."""
+        return self.w
+
+    def build(self, backbone: Backbone, space: Space | None, seed: int) -> DualEncoder:
         """Projections of the backbone and a new concept head, ``g_C``."""
-        if space is None:
-            raise ValueError("method 'grasp' needs a concept space; give GraspTrainer(backbone, space)")
+        if not isinstance(space, ConceptSpace):
+            raise ValueError(f"method 'grasp' needs a concept space, got {space!r}")
         counts = {
             "images": (torch.from_numpy(space.df), space.n_images),
             "texts": (torch.from_numpy(space.text_df), space.n_texts),
@@ -118,9 +147,9 @@ class Grasp(Method):
 
     def loss(self, text: Encoded, image: Encoded, batch: Batch, tau: Tensor) -> dict[str, Tensor]:
         """``L_GRASP = L_base + lambda * L_concept-ground`` (Eq. 7)."""
-        z_t, z_i = activate(_raw(text)), activate(_raw(image))
+        z_t, z_i = activate(required(text.raw)), activate(required(image.raw))
         s_dense = text.dense @ image.dense.T
-        s_sparse = self._normalise(z_t) @ self._normalise(z_i).T
+        s_sparse = self._similarity(z_t) @ self._similarity(z_i).T
         s_comb = s_dense + self.w * s_sparse  # Eq. 1, section 3.2
         logits = {"dense": s_dense / tau, "sparse": s_sparse / self.sparse_temperature, "comb": s_comb / tau}
         teacher = logits["comb"].detach() if self.detach_teacher else logits["comb"]
@@ -135,25 +164,25 @@ class Grasp(Method):
             terms["l1_image"] = self.l1_image * losses.l1(z_i)
         return terms  # Eq. 7 is their sum
 
-    def sparse_vectors(self, raw: Tensor) -> Tensor:
-        """``z`` of Eq. 5, L2-normalised for ``similarity="cosine"``; a zero vector stays zero."""
-        return self._normalise(activate(raw))
+    def sparse_vectors(self, raw: Tensor | None, modality: str, own: Tensor | None = None) -> Tensor:
+        """``z`` of Eq. 5, L2-normalised for ``similarity="cosine"``, or the evidence; a zero vector stays zero."""
+        raw = required(raw)
+        if self.similarity != "evidence":
+            return self._similarity(activate(raw))
+        if modality == "text":
+            p = raw.sigmoid()
+            return torch.where(p > self.evidence_threshold, p, 0.0)
+        return (F.logsigmoid(raw) - math.log(self.evidence_eps)).clamp_min(0.0)
 
-    def _normalise(self, z: Tensor) -> Tensor:
-        return F.normalize(z, dim=1) if self.similarity == "cosine" else z
+    def _similarity(self, z: Tensor) -> Tensor:
+        return z if self.similarity == "dot" else F.normalize(z, dim=1)
 
     def _grounding(self, text: Encoded, image: Encoded, batch: Batch) -> Tensor:
         if batch.text_labels is None or batch.image_labels is None:
             raise ValueError("grasp: the batch has no concept labels")
         total = batch.text_labels.new_zeros(())
         for encoded, labels in ((text, batch.text_labels), (image, batch.image_labels)):
-            raw = _raw(encoded) if encoded.grounding_raw is None else encoded.grounding_raw
+            raw = required(encoded.raw) if encoded.grounding_raw is None else encoded.grounding_raw
             pos_weight = labels.new_tensor(self.pos_weight)
             total = total + losses.grounding(raw, labels, pos_weight, self.reduction, self.bce_input)
         return total
-
-
-def _raw(encoded: Encoded) -> Tensor:
-    if encoded.raw is None:
-        raise ValueError("grasp: the encoder has no concept head")
-    return encoded.raw

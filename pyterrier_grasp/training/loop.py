@@ -50,6 +50,8 @@ class Loop(Trainer):
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """The module computes the loss; its terms are kept for the log."""
+        module: TrainingModule = self.accelerator.unwrap_model(model)
+        module.step, module.progress = self.state.global_step, self.state.global_step / max(1, self.state.max_steps)
         outputs = model(**inputs)
         for name, value in outputs.items():
             if name != "loss":

@@ -18,12 +18,18 @@ class TrainingModule(nn.Module):
     Args:
         encoder: The trainable part.
         method: Gives the loss.
+
+    Attributes:
+        step: Steps done; the loop sets it, for schedules inside losses.
+        progress: Share of the training's steps done, in [0, 1).
     """
 
     def __init__(self, encoder: DualEncoder, method: Method) -> None:
         super().__init__()
         self.encoder = encoder
         self.method = method
+        self.step = 0
+        self.progress = 0.0
 
     def forward(
         self,
@@ -47,6 +53,8 @@ class TrainingModule(nn.Module):
             None if text_labels is None else _gather(text_labels),
             None if image_labels is None else _gather(image_labels),
             same_image,
+            self.step,
+            self.progress,
         )
         # Softmaxes and BCE sums run in full precision whatever the autocast precision of the projections is.
         with torch.autocast(ids.device.type, enabled=False):

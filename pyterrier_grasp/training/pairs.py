@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from pyterrier_grasp.backbones import StateStore, TokenStateCache
-from pyterrier_grasp.concepts import ConceptSpace
+from pyterrier_grasp.backbones import Backbone, StateStore, TokenSpace, TokenStateCache
+from pyterrier_grasp.methods import Space
 
 Corpus = Any  # a PyTerrier dataset, or an iterable of dicts {docno, path}
 
@@ -24,6 +24,7 @@ class Pairs:
 
     Attributes:
         qids: Distinct queries, length ``n_texts``.
+        queries: Their texts.
         docnos: Distinct images, length ``n_images``.
         text_index: Pair -> position in ``qids``, int64 ``[n]``.
         image_index: Pair -> position in ``docnos``, int64 ``[n]``.
@@ -32,6 +33,7 @@ class Pairs:
     """
 
     qids: list[str]
+    queries: list[str]
     docnos: list[str]
     text_index: np.ndarray
     image_index: np.ndarray
@@ -128,6 +130,7 @@ def make_pairs(
     image_store = cache.images(images, verbose=verbose)
     return Pairs(
         list(qids),
+        queries,
         list(docnos),
         text_index.astype(np.int64),
         image_index.astype(np.int64),
@@ -151,21 +154,35 @@ class PairDataset(torch.utils.data.Dataset):
         return index
 
 
+class Labels(NamedTuple):
+    """What a loss is told of each text and image, CSR ``[n_texts, |C|]`` and ``[n_images, |C|]``; None for nothing."""
+
+    texts: sp.csr_array | None = None
+    images: sp.csr_array | None = None
+
+
+def make_labels(pairs: Pairs, space: Space | None, backbone: Backbone) -> Labels:
+    """Labels of the pairs in ``space``: concepts of texts and images, or the tokens that a text has itself.
+
+    Raises:
+        KeyError: If a caption or an image of the pairs is not one the concept space was built from.
+    """
+    if isinstance(space, TokenSpace):
+        return Labels(space.multi_hot(backbone, pairs.queries))
+    return Labels() if space is None else Labels(space.text_labels(pairs.qids), space.image_labels(pairs.docnos))
+
+
 class PairCollator:
     """Batch of pair numbers -> token states, image ids and labels, as the training module takes them.
 
     Args:
         pairs: The pairs.
-        space: Source of the labels of texts and images; None for no labels.
-
-    Raises:
-        KeyError: If a caption or an image of the pairs is not one the space was built from.
+        labels: Their labels.
     """
 
-    def __init__(self, pairs: Pairs, space: ConceptSpace | None) -> None:
+    def __init__(self, pairs: Pairs, labels: Labels) -> None:
         self.pairs = pairs
-        self.text_labels = None if space is None else space.text_labels(pairs.qids)
-        self.image_labels = None if space is None else space.image_labels(pairs.docnos)
+        self.labels = labels
 
     def __call__(self, batch: list[int]) -> dict[str, Tensor]:
         pairs = self.pairs
@@ -180,13 +197,15 @@ class PairCollator:
             "image_special": image.special,
             "image_ids": torch.from_numpy(images),
         }
-        if self.text_labels is not None and self.image_labels is not None:
-            tensors["text_labels"] = _dense(self.text_labels, texts)
-            tensors["image_labels"] = _dense(self.image_labels, images)
+        if self.labels.texts is not None:
+            tensors["text_labels"] = dense_rows(self.labels.texts, texts)
+        if self.labels.images is not None:
+            tensors["image_labels"] = dense_rows(self.labels.images, images)
         return tensors
 
 
-def _dense(labels: sp.csr_array, rows: np.ndarray) -> Tensor:
+def dense_rows(labels: sp.csr_array, rows: np.ndarray | slice) -> Tensor:
+    """Rows of a label matrix as float32 ``[len(rows), |C|]``."""
     return torch.from_numpy(labels[rows].toarray().astype(np.float32, copy=False))
 
 

@@ -13,22 +13,25 @@ import torch
 from accelerate import PartialState
 from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-from pyterrier_grasp.backbones import Backbone, TokenStateCache
+from pyterrier_grasp.backbones import Backbone, TokenSpace, TokenStateCache
 from pyterrier_grasp.concepts import ConceptSpace
-from pyterrier_grasp.methods import DualEncoder, load_method
+from pyterrier_grasp.methods import DualEncoder, Space, load_method
 from pyterrier_grasp.model import GraspModel
 from pyterrier_grasp.training.loop import Loop
 from pyterrier_grasp.training.module import TrainingModule
 from pyterrier_grasp.training.pairs import (
     Corpus,
+    Labels,
     PairCollator,
     PairDataset,
+    Pairs,
     cache_folder,
     collect_paths,
+    make_labels,
     make_pairs,
     relevant_pairs,
 )
-from pyterrier_grasp.training.validation import PAPER_W, Validation
+from pyterrier_grasp.training.validation import Validation
 
 
 class GraspTrainer(pt.Estimator):
@@ -39,17 +42,19 @@ class GraspTrainer(pt.Estimator):
 
     Args:
         backbone: The frozen backbone.
-        space: The concept space; None for ``method="dense"``.
-        method: ``grasp`` or ``dense``.
-        options: Options of the method over its defaults, see :class:`~pyterrier_grasp.methods.grasp.Grasp`.
+        space: The concept space, or for a token-space method a :class:`TokenSpace` (None: its text tower's whole
+            vocabulary); None for ``method="dense"``.
+        method: ``grasp``, ``dense``, or a token-space baseline: ``stair``, ``d2s``, ``sdlbt``, ``visualsparta``,
+            ``lexlip``.
+        options: Options of the method over its defaults, see the class of that name in ``pyterrier_grasp.methods``.
         corpus: Datasets (or iterables of ``{docno, path}``) that hold the images; may be given to ``fit`` instead.
         init: Start from the projections and temperature (and the head, where it fits) of this model, instead of the
             backbone's.
         epochs: Most passes over the training pairs; the paper's 200.
         max_steps: Exactly this many steps instead of ``epochs``; None for ``epochs``.
         batch_size: Pairs a step, over all processes; the paper's 256.
-        learning_rate: Of projections and temperature.
-        head_learning_rate: Of the concept head; see the README for why it has its own.
+        learning_rate: Of projections and temperature; None takes the method's.
+        head_learning_rate: Of the head; None takes the method's. See the README for why it has its own.
         weight_decay: Of weight matrices (not of biases and temperature).
         warmup: Share of the steps with rising learning rate; it falls linearly to 0 afterwards.
         gradient_clip: Largest norm of the gradient.
@@ -67,7 +72,7 @@ class GraspTrainer(pt.Estimator):
     def __init__(
         self,
         backbone: Backbone,
-        space: ConceptSpace | None = None,
+        space: Space | None = None,
         *,
         method: str = "grasp",
         options: dict[str, Any] | None = None,
@@ -76,8 +81,8 @@ class GraspTrainer(pt.Estimator):
         epochs: int = 200,
         max_steps: int | None = None,
         batch_size: int = 256,
-        learning_rate: float = 1e-4,
-        head_learning_rate: float = 1e-2,
+        learning_rate: float | None = None,
+        head_learning_rate: float | None = None,
         weight_decay: float = 0.05,
         warmup: float = 0.2,
         gradient_clip: float = 1.0,
@@ -94,8 +99,11 @@ class GraspTrainer(pt.Estimator):
         super().__init__()
         if not isinstance(backbone, Backbone):
             raise ValueError(f"backbone is {backbone!r}; open it first: Backbone.load({backbone!r})")
-        if space is not None and not isinstance(space, ConceptSpace):
+        if space is not None and not isinstance(space, ConceptSpace | TokenSpace):
             raise ValueError(f"space is {space!r}; open it first: ConceptSpace.load({space!r})")
+        self._method = load_method(method, options)
+        learning_rate = self._method.learning_rate if learning_rate is None else learning_rate
+        head_learning_rate = self._method.head_learning_rate if head_learning_rate is None else head_learning_rate
         for name, number in (("epochs", epochs), ("max_steps", max_steps), ("batch_size", batch_size)):
             if number is not None and number < 1:
                 raise ValueError(f"{name} is {number}; it must be at least 1")
@@ -131,9 +139,7 @@ class GraspTrainer(pt.Estimator):
         self.output_dir = output_dir
         self.resume = resume
         self.verbose = verbose
-        self._method = load_method(method, options)
-        if self._method.needs_space and space is None:
-            raise ValueError(f"method {method!r} needs a concept space; give GraspTrainer(backbone, space)")
+        self._space = self._method.space_for(backbone, space)
         self.model: GraspModel | None = None
         self.history: list[dict[str, float]] = []
 
@@ -154,7 +160,7 @@ class GraspTrainer(pt.Estimator):
             return self.model.query_encoder().transform(inp)
         if len(inp) > 0:
             raise ValueError("this GraspTrainer has no model yet; call fit(topics, qrels, ...) first")
-        columns = ["query_vec", *(["query_toks"] if self._method.needs_space else []), "query_model"]
+        columns = ["query_vec", *(["query_toks"] if self._space is not None else []), "query_model"]
         return inp.assign(**{column: pd.Series(index=inp.index, dtype=object) for column in columns})
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
@@ -172,7 +178,8 @@ class GraspTrainer(pt.Estimator):
         """Train.
 
         With a validation split, every epoch is scored (D, S and D+S, over the images that the validation qrels name)
-        and the best one by R@1 of D+S (of D for a dense method) is kept; without one, the last.
+        and the best one by R@1 is kept: of D+S with the chosen ``w`` (``tune_w``), else of what the method selects by
+        (``select_by``: D+S for GRASP, S for most baselines). Without validation it is the last.
 
         Args:
             topics_or_res_tr: Training captions, ``qid, query``.
@@ -214,8 +221,8 @@ class GraspTrainer(pt.Estimator):
                 model=TrainingModule(encoder, self._method),
                 args=args,
                 train_dataset=PairDataset(train),
-                data_collator=PairCollator(train, self.space if self._method.needs_space else None),
-                validation=None if valid is None else Validation(valid, self._method, tune_w=self.tune_w),
+                data_collator=PairCollator(train, self._labels(train)),
+                validation=None if valid is None else self._validation(valid),
                 head_learning_rate=self.head_learning_rate,
                 callbacks=[EarlyStoppingCallback(self.patience)] if valid is not None and self.patience else [],
             )
@@ -231,8 +238,8 @@ class GraspTrainer(pt.Estimator):
             self.backbone,
             self._method,
             encoder,
-            self.space if self._method.needs_space else None,
-            w=best.get("w", PAPER_W),
+            self._space,
+            w=best.get("w", self._method.official_w),
             metrics={"validation": best, "steps": loop.state.global_step, "seed": self.seed},
         )
         return self
@@ -245,13 +252,22 @@ class GraspTrainer(pt.Estimator):
         arguments = {name: getattr(self, name) for name in names} | changes
         return GraspTrainer(arguments.pop("backbone"), arguments.pop("space"), **arguments)
 
+    def _labels(self, pairs: Pairs) -> Labels:
+        return make_labels(pairs, self._space, self.backbone) if self._method.needs_labels else Labels()
+
+    def _validation(self, pairs: Pairs) -> Validation:
+        own = None
+        if self._method.needs_own_tokens:
+            own = make_labels(pairs, self._space, self.backbone).texts
+        return Validation(pairs, self._method, own=own, tune_w=self.tune_w)
+
     def _initial_encoder(self) -> DualEncoder:
-        encoder = self._method.build(self.backbone, self.space, self.seed)
+        encoder = self._method.build(self.backbone, self._space, self.seed)
         if self.init is not None:
             if self.init.backbone.fingerprint != self.backbone.fingerprint:
                 raise ValueError(f"init is {self.init!r}, trained on another backbone than {self.backbone.source}")
             own, given = encoder.state_dict(), self.init.encoder.state_dict()
-            same_space = self.space is not None and self.space == self.init.space
+            same_space = self._space is not None and self._space == self.init.space
             for name, tensor in given.items():
                 if name in own and own[name].shape == tensor.shape and (same_space or not name.startswith("heads.")):
                     own[name] = tensor
@@ -279,9 +295,9 @@ class GraspTrainer(pt.Estimator):
         return scores | {"epoch": best["epoch"]}
 
     def _metric(self) -> str:
-        if not self._method.needs_space:
+        if self._space is None:
             return "D_R@1"
-        return "D+S_w_R@1" if self.tune_w else "D+S_R@1"
+        return "D+S_w_R@1" if self.tune_w else f"{self._method.select_by}_R@1"
 
     def _arguments(self, folder: str | Path, *, validate: bool) -> TrainingArguments:
         world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -312,7 +328,7 @@ class GraspTrainer(pt.Estimator):
             disable_tqdm=not self.verbose,
             remove_unused_columns=False,
             report_to="none",
-            ddp_find_unused_parameters=False,
+            ddp_find_unused_parameters=not self._method.uses_all_parameters,
         )
         # In one process use one GPU: DataParallel would compute a separate loss a device, without shared negatives.
         if world == 1 and args.n_gpu > 1:

@@ -4,15 +4,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from pyterrier_grasp.backbones import StateStore
 from pyterrier_grasp.methods import DualEncoder, Encoded, Method
-from pyterrier_grasp.training.pairs import Pairs
+from pyterrier_grasp.training.pairs import Pairs, dense_rows
 
-W_GRID = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
-PAPER_W = 0.1
+# Sparse scores are cosines (the upper end), evidence, or dot products of thousands of dimensions (the lower end).
+W_GRID = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0)
 
 
 class Validation:
@@ -20,14 +21,24 @@ class Validation:
 
     Args:
         pairs: The split.
-        method: Turns raw concept scores into vectors.
+        method: Turns raw scores into vectors.
+        own: Which tokens each text has itself, CSR ``[n_texts, |C|]``; for a method that needs them.
         tune_w: Also choose ``w`` from ``W_GRID`` (which has no 0) by R@1.
         batch_size: Inputs a pass.
     """
 
-    def __init__(self, pairs: Pairs, method: Method, *, tune_w: bool = False, batch_size: int = 256) -> None:
+    def __init__(
+        self,
+        pairs: Pairs,
+        method: Method,
+        *,
+        own: sp.csr_array | None = None,
+        tune_w: bool = False,
+        batch_size: int = 256,
+    ) -> None:
         self.pairs = pairs
         self.method = method
+        self.own = own
         self.tune_w = tune_w
         self.batch_size = batch_size
         # trec_eval breaks ties by docno, descending: with images in that order, an earlier column wins a tie.
@@ -38,7 +49,7 @@ class Validation:
 
     @torch.no_grad()
     def __call__(self, encoder: DualEncoder) -> dict[str, float]:
-        """Metrics by name: ``D_R@1``, ``S_R@1``, ``D+S_R@1`` (w = 0.1), ``D+S_w_R@1`` and ``w`` (``tune_w``), ...
+        """Metrics by name: ``D_R@1``, ``S_R@1``, ``D+S_R@1`` (published weight), ``D+S_w_R@1`` (``tune_w``), ``w``, ...
 
         Also ``text_active`` and ``image_active``, the shares of non-zero sparse dimensions, in [0, 1]. A pair whose
         score is not a number, as after a diverged training, counts as not found.
@@ -57,21 +68,28 @@ class Validation:
             return metrics
         sparse = text_sparse @ image_sparse.T
         metrics |= self._measures("S", sparse, retrieved=sparse > 0)
-        metrics |= self._measures("D+S", dense + PAPER_W * sparse)
+        metrics |= self._measures("D+S", dense + self.method.official_w * sparse)
         if self.tune_w:
             scored = [(self._measures("D+S_w", dense + w * sparse), w) for w in W_GRID]
             best, w = max(scored, key=lambda pair: (pair[0]["D+S_w_R@1"], pair[0]["D+S_w_RR@10"], -pair[1]))
             metrics |= best | {"w": w}
+        else:
+            metrics["w"] = self.method.official_w
         metrics["text_active"] = float((text_sparse > 0).float().mean())
         metrics["image_active"] = float((image_sparse > 0).float().mean())
         return metrics
 
     def _encode(self, encoder: DualEncoder, modality: str, store: StateStore, rows: np.ndarray) -> tuple[Tensor, Any]:
-        dense, sparse = [], []
+        dense: list[Tensor] = []
+        sparse: list[Tensor] = []
+        own = self.own if self.method.needs_own(modality) else None
         for encoded in encode_rows(encoder, store, rows, modality, batch_size=self.batch_size):
+            start = sum(map(len, dense))
             dense.append(encoded.dense.float())
-            if encoded.raw is not None:
-                sparse.append(self.method.sparse_vectors(encoded.raw).float())
+            if encoded.raw is not None or own is not None:
+                part = None if own is None else dense_rows(own, slice(start, start + len(encoded.dense)))
+                part = None if part is None else part.to(encoded.dense.device)
+                sparse.append(self.method.sparse_vectors(encoded.raw, modality, part).float())
         return torch.cat(dense), torch.cat(sparse) if sparse else None
 
     def _measures(self, name: str, scores: Tensor, retrieved: Tensor | None = None) -> dict[str, float]:

@@ -141,9 +141,9 @@ def test_the_teacher_is_detached_by_default(numbers):
 def test_sparse_vectors_give_the_similarity_as_a_dot_product(numbers):
     raw = torch.tensor(numbers[1][0])
     z = np.log1p(np.maximum(numbers[1][0], 0))
-    np.testing.assert_allclose(Grasp(similarity="dot").sparse_vectors(raw), z)
-    np.testing.assert_allclose(Grasp().sparse_vectors(raw), z / np.linalg.norm(z, axis=1, keepdims=True))
-    assert Grasp().sparse_vectors(torch.full((1, C), -1.0)).abs().sum() == 0
+    np.testing.assert_allclose(Grasp(similarity="dot").sparse_vectors(raw, "text"), z)
+    np.testing.assert_allclose(Grasp().sparse_vectors(raw, "text"), z / np.linalg.norm(z, axis=1, keepdims=True))
+    assert Grasp().sparse_vectors(torch.full((1, C), -1.0), "image").abs().sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -162,10 +162,10 @@ def test_wrong_options_are_named(options, message):
 
 
 def test_unknown_method():
-    with pytest.raises(ValueError, match="unknown method 'clip'; choose one of dense, grasp"):
+    with pytest.raises(ValueError, match="unknown method 'clip'; choose one of d2s, dense, grasp"):
         load_method("clip")
 
 
 def test_dense_has_no_sparse_branch():
     with pytest.raises(ValueError, match="no sparse branch"):
-        load_method("dense").sparse_vectors(torch.zeros(1, 1))
+        load_method("dense").sparse_vectors(torch.zeros(1, 1), "text")
