@@ -67,6 +67,7 @@ def test_several_relevant_images_count_as_trec_recall_does(validation, toy):
     query = {qid: i for i, qid in enumerate(pairs.qids)}
     pairs = pairs.__class__(
         pairs.qids,
+        pairs.queries,
         pairs.docnos,
         merged["qid"].map(query).to_numpy(),
         merged["docno"].map(position).to_numpy(),
