@@ -16,6 +16,7 @@ class _Encoder(pt.Transformer):
     """Encodes one input column, each distinct value once, into the columns that ``_dense`` and ``_sparse`` name."""
 
     _input: ClassVar[str]
+    _image: ClassVar[bool] = False
     _dense: ClassVar[str | None] = None
     _sparse: ClassVar[str | None] = None
     _model: ClassVar[str] = "query_model"
@@ -80,7 +81,8 @@ class _Encoder(pt.Transformer):
         return columns
 
     def _encode_batch(self, inputs: Sequence[str], sparse: bool) -> tuple[np.ndarray, sp.csr_array]:
-        return self.model.encode_texts(inputs, sparse=sparse)
+        encode = self.model.encode_images if self._image else self.model.encode_texts
+        return encode(inputs, sparse=sparse)
 
     def fuse_rank_cutoff(self, k: int) -> pt.Transformer:
         """Encoding is row by row, so a rank cutoff may come first."""
@@ -129,10 +131,35 @@ class DocEncoder(_Encoder):
     """``path`` of an image -> ``doc_vec``, ``toks`` (with a sparse branch) and ``doc_model``, one backbone pass."""
 
     _input = "path"
+    _image = True
     _dense = "doc_vec"
     _sparse = "toks"
     _model = "doc_model"
     _label = "GRASP Image"
 
-    def _encode_batch(self, inputs: Sequence[str], sparse: bool) -> tuple[np.ndarray, sp.csr_array]:
-        return self.model.encode_images(inputs, sparse=sparse)
+
+class ImageQueryEncoder(_Encoder):
+    """``path`` of an image -> ``query_vec``, ``query_toks`` (with a sparse branch) and ``query_model``.
+
+    The query side of image -> text retrieval; the same columns as :class:`QueryEncoder`, so that every retriever,
+    scorer and fuser of an index takes them. It also serves result frames, for a fuser or scorer that follows.
+    """
+
+    _input = "path"
+    _image = True
+    _dense = "query_vec"
+    _sparse = "query_toks"
+    _label = "GRASP Image Query"
+
+
+class TextDocEncoder(_Encoder):
+    """``text`` of a document -> ``doc_vec``, ``toks`` (with a sparse branch) and ``doc_model``.
+
+    The document side of image -> text retrieval; the same columns as :class:`DocEncoder`.
+    """
+
+    _input = "text"
+    _dense = "doc_vec"
+    _sparse = "toks"
+    _model = "doc_model"
+    _label = "GRASP Text"

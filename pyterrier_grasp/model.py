@@ -21,7 +21,14 @@ from pyterrier_grasp.folders import whole_folder
 from pyterrier_grasp.methods import DualEncoder, Method, Space, load_method
 
 if TYPE_CHECKING:
-    from pyterrier_grasp.encoders import ConceptEncoder, DenseEncoder, DocEncoder, QueryEncoder
+    from pyterrier_grasp.encoders import (
+        ConceptEncoder,
+        DenseEncoder,
+        DocEncoder,
+        ImageQueryEncoder,
+        QueryEncoder,
+        TextDocEncoder,
+    )
 
 _FORMAT_VERSION = 1
 
@@ -129,6 +136,18 @@ class GraspModel(pt.Artifact):
         from pyterrier_grasp.encoders import DocEncoder
 
         return DocEncoder(self, batch_size=batch_size, verbose=verbose)
+
+    def image_query_encoder(self, *, batch_size: int = 64, verbose: bool = False) -> "ImageQueryEncoder":
+        """``path`` -> ``query_vec`` and, where there is a sparse branch, ``query_toks``: an image searches captions."""
+        from pyterrier_grasp.encoders import ImageQueryEncoder
+
+        return ImageQueryEncoder(self, batch_size=batch_size, verbose=verbose)
+
+    def text_doc_encoder(self, *, batch_size: int = 64, verbose: bool = False) -> "TextDocEncoder":
+        """``text`` -> ``doc_vec`` and, where there is a sparse branch, ``toks``: captions are the documents."""
+        from pyterrier_grasp.encoders import TextDocEncoder
+
+        return TextDocEncoder(self, batch_size=batch_size, verbose=verbose)
 
     # -- arrays ------------------------------------------------------------------------------------------------
 
