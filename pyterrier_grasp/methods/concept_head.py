@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_CHUNK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 8 * 2**20
 
 
 def _sparse_csr(row_starts: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
