@@ -2,7 +2,8 @@
 
 Documents are ``ImageDoc(doc_id, path)``, queries are the captions, and each caption has one relevant image.
 Ids: ``flickr30k``, ``coco``, ``flickr8k`` and ``scenes``, each with ``/train``, ``/val`` and ``/test``; and those that
-:func:`local` adds.
+:func:`local` adds. With ``/i2t`` behind a split, as in ``flickr30k/test/i2t``, images are the queries and captions the
+documents. ``coco/test/eccv`` and ``coco/test/cxc`` have more complete judgements.
 """
 
 import re

@@ -38,11 +38,24 @@ SCENES_SPLITS = ("train", "val", "test")
 
 TOPS = (*CATALOG, "scenes")
 
+#: After a split: images are the queries and captions the documents.
+I2T = "/i2t"
+
+#: Other judgements of COCO's test split, which a package brings.
+_JUDGED = {"test/eccv": "eccv", "test/cxc": "cxc"}
+
 
 def names() -> list[str]:
     """Every dataset id of the catalogue."""
-    splits = {**{top: entry.splits for top, entry in CATALOG.items()}, "scenes": SCENES_SPLITS}
-    return [name for top, parts in splits.items() for name in (top, *(f"{top}/{part}" for part in parts))]
+    found = []
+    for top in TOPS:
+        parts = [*_splits(top), *(_JUDGED if top == "coco" else ())]
+        found += [top, *(f"{top}/{part}{end}" for part in parts for end in ("", I2T))]
+    return found
+
+
+def _splits(top: str) -> tuple[str, ...]:
+    return SCENES_SPLITS if top == "scenes" else CATALOG[top].splits
 
 
 def build(top: str, split: str | None) -> Any:
@@ -50,7 +63,7 @@ def build(top: str, split: str | None) -> Any:
 
     Args:
         top: A member of ``TOPS``.
-        split: One of its splits, or ``None`` for the whole collection.
+        split: One of its splits, or ``None`` for the whole collection. A split may be followed by ``/i2t``.
 
     Returns:
         An ``ir_datasets.Dataset``.
@@ -58,13 +71,36 @@ def build(top: str, split: str | None) -> Any:
     Raises:
         KeyError: If there is no such split, with those there are.
     """
-    splits = SCENES_SPLITS if top == "scenes" else CATALOG[top].splits
-    if split is not None and split not in splits:
-        raise KeyError(f"{top} has no split {split!r}; it has {', '.join(splits)}")
+    part, i2t = direction(split)
+    splits = _splits(top)
+    if top == "coco" and part in _JUDGED:
+        from pyterrier_grasp.datasets import eccv
+
+        return eccv.dataset(_JUDGED[part], i2t, build(top, f"test{I2T}" if i2t else "test"))
+    if part is not None and part not in splits:
+        known = ", ".join((*splits, *(_JUDGED if top == "coco" else ())))
+        raise KeyError(f"{top} has no split {split!r}; it has {known}, each also with {I2T} behind it")
+    dataset = _captioned(top, part)
+    if i2t:
+        from pyterrier_grasp.datasets.i2t import image_to_text
+
+        return image_to_text(dataset)
+    return dataset
+
+
+def direction(split: str | None) -> tuple[str | None, bool]:
+    """``"test/i2t"`` -> ``("test", True)``; without the ending, ``(split, False)``."""
+    if split is not None and split.endswith(I2T):
+        return split.removesuffix(I2T), True
+    return split, False
+
+
+def _captioned(top: str, split: str | None) -> Any:
+    """The dataset of a split, captions to images."""
     if top == "scenes":
         from pyterrier_grasp.datasets import scenes_dataset
 
-        return scenes_dataset.dataset(splits if split is None else (split,))
+        return scenes_dataset.dataset(SCENES_SPLITS if split is None else (split,))
     from pyterrier_grasp.datasets import files, karpathy
 
     return karpathy.dataset(top, split, _reader(top), lambda dataset_id, wanted: files.images(top, dataset_id, wanted))

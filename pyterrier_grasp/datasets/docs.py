@@ -1,4 +1,4 @@
-"""Documents that are images: an id and the path of a file, never the pixels."""
+"""Documents kept as a list: an id with the path of an image file (never the pixels), or with a text."""
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,39 +20,43 @@ class ImageDoc(NamedTuple):
     path: str
 
 
-class ImageDocs(BaseDocs):
-    """Documents handler of an image collection.
+class ListedDocs(BaseDocs):
+    """Documents handler of a collection that is small enough to be listed.
 
-    The files are looked for only when documents are asked for, so that captions and qrels of the same dataset work
+    Image files are looked for only when documents are asked for, so that captions and qrels of the same dataset work
     without the images.
 
     Args:
         namespace: Name of the id space, by convention the top-level dataset id.
         count: Returns the number of documents; must not need the image files.
         load: Returns every document in order; raises ``FileNotFoundError`` where files are missing.
+        cls: Class of the documents, a NamedTuple that begins with ``doc_id``.
     """
 
-    def __init__(self, namespace: str, count: Callable[[], int], load: Callable[[], list[ImageDoc]]) -> None:
+    def __init__(
+        self, namespace: str, count: Callable[[], int], load: Callable[[], list[Any]], cls: type[Any] = ImageDoc
+    ) -> None:
         self._namespace = namespace
         self._count = count
         self._load = load
-        self._docs: list[ImageDoc] | None = None
+        self._cls = cls
+        self._docs: list[Any] | None = None
 
-    def _all(self) -> list[ImageDoc]:
+    def _all(self) -> list[Any]:
         if self._docs is None:  # a failure is not kept: the user may put the files in place and try again
             self._docs = self._load()
         return self._docs
 
-    def docs_iter(self) -> "ImageDocsIter":
-        return ImageDocsIter(self._all())
+    def docs_iter(self) -> "ListedDocsIter":
+        return ListedDocsIter(self._all())
 
-    def docs_store(self, field: str = "doc_id", options: Any = DEFAULT_DOCSTORE_OPTIONS) -> "ImageDocstore":
+    def docs_store(self, field: str = "doc_id", options: Any = DEFAULT_DOCSTORE_OPTIONS) -> "ListedDocstore":
         if field != "doc_id":
-            raise ValueError(f"image documents can only be looked up by 'doc_id', not by {field!r}")
-        return ImageDocstore(self._all(), options)
+            raise ValueError(f"these documents can only be looked up by 'doc_id', not by {field!r}")
+        return ListedDocstore(self._all(), self._cls, options)
 
-    def docs_cls(self) -> type[ImageDoc]:
-        return ImageDoc
+    def docs_cls(self) -> type[Any]:
+        return self._cls
 
     def docs_count(self) -> int:
         return self._count()
@@ -64,51 +68,51 @@ class ImageDocs(BaseDocs):
         return "en"  # PyTerrier's list of datasets hides collections that have no language
 
 
-class ImageDocsIter:
+class ListedDocsIter:
     """Iterator over documents that can also be sliced (``docs_iter()[10:20]``), as ir_datasets users expect."""
 
-    def __init__(self, docs: list[ImageDoc]) -> None:
+    def __init__(self, docs: list[Any]) -> None:
         self._docs = docs
         self._next = 0
 
-    def __iter__(self) -> "ImageDocsIter":
+    def __iter__(self) -> "ListedDocsIter":
         return self
 
-    def __next__(self) -> ImageDoc:
+    def __next__(self) -> Any:
         if self._next >= len(self._docs):
             raise StopIteration
         self._next += 1
         return self._docs[self._next - 1]
 
     @overload
-    def __getitem__(self, key: int) -> ImageDoc: ...
+    def __getitem__(self, key: int) -> Any: ...
     @overload
-    def __getitem__(self, key: slice) -> "ImageDocsIter": ...
-    def __getitem__(self, key: int | slice) -> "ImageDoc | ImageDocsIter":
+    def __getitem__(self, key: slice) -> "ListedDocsIter": ...
+    def __getitem__(self, key: int | slice) -> Any:
         if isinstance(key, slice):
-            return ImageDocsIter(self._docs[key])
+            return ListedDocsIter(self._docs[key])
         return self._docs[key]
 
 
-class ImageDocstore(Docstore):
-    """Look-up of images by id. It keeps paths only; ir_datasets' own store would pickle a copy of every document.
+class ListedDocstore(Docstore):
+    """Look-up of documents by id. It keeps what is listed; ir_datasets' own store would pickle a copy of each.
 
     As in every ir_datasets store, ``get`` raises ``KeyError`` for an unknown id and ``get_many`` leaves it out.
     """
 
-    def __init__(self, docs: list[ImageDoc], options: Any = DEFAULT_DOCSTORE_OPTIONS) -> None:
-        super().__init__(ImageDoc, "doc_id", options)
+    def __init__(self, docs: list[Any], cls: type[Any], options: Any = DEFAULT_DOCSTORE_OPTIONS) -> None:
+        super().__init__(cls, "doc_id", options)
         self._docs = docs
         self._by_id = {doc.doc_id: doc for doc in docs}
 
-    def get_many_iter(self, doc_ids: Iterable[str]) -> Iterator[ImageDoc]:
+    def get_many_iter(self, doc_ids: Iterable[str]) -> Iterator[Any]:
         for doc_id in doc_ids:
             doc = self._by_id.get(doc_id)
             if doc is not None:
                 yield doc
 
-    def __iter__(self) -> ImageDocsIter:
-        return ImageDocsIter(self._docs)
+    def __iter__(self) -> ListedDocsIter:
+        return ListedDocsIter(self._docs)
 
     def count(self) -> int:
         return len(self._docs)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ir_datasets import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel
 
-from pyterrier_grasp.datasets.docs import ImageDoc, ImageDocs
+from pyterrier_grasp.datasets.docs import ImageDoc, ListedDocs
 
 #: Public split -> splits in the file. COCO's "restval" belongs to training in every published comparison.
 SPLITS: dict[str, tuple[str, ...]] = {
@@ -139,7 +139,7 @@ def dataset(
         paths = find(dataset_id, [(i.filepath, i.filename) for i in images])
         return [ImageDoc(i.docno, path) for i, path in zip(images, paths, strict=True)]
 
-    docs = ImageDocs(top, lambda: len(reader.select(split)), load_docs)
+    docs = ListedDocs(top, lambda: len(reader.select(split)), load_docs)
     return Dataset(docs, _Queries(top, split, reader), _Qrels(split, reader), _Annotations(reader))
 
 

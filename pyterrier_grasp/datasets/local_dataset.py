@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyterrier_grasp.datasets.catalog import TOPS
+from pyterrier_grasp.datasets.catalog import I2T, TOPS, direction
 
 
 class LocalFiles(NamedTuple):
@@ -23,7 +23,8 @@ def local(id: str, *, annotations: str | PathLike[str], images: str | PathLike[s
 
     The ids ``<id>/train``, ``<id>/val`` and ``<id>/test`` (and ``<id>`` for all images) then work in
     ``ir_datasets.load``, ``pt.get_dataset("irds:...")`` and ``pt.get_dataset("grasp:...")``, as far as the file has the
-    split. Images of a "restval" split belong to ``train``; ``<id>/train-norestval`` leaves them out.
+    split. Images of a "restval" split belong to ``train``; ``<id>/train-norestval`` leaves them out. With ``/i2t``
+    behind a split, images are the queries and captions the documents.
 
     Args:
         id: Name of the dataset: letters, digits, ``_``, ``.``, ``-``, with ``/`` between parts.
@@ -74,9 +75,15 @@ def _shared_reader(files: LocalFiles) -> Any:
 
 def _build(id: str, split: str | None, files: LocalFiles, reader: Any) -> Any:
     from pyterrier_grasp.datasets import docs, karpathy
+    from pyterrier_grasp.datasets.i2t import image_to_text
 
-    if split is not None and split not in reader.public_splits():
-        raise KeyError(f"{id} has no split {split!r}; {files.annotations} has {', '.join(reader.public_splits())}")
-    return karpathy.dataset(
-        id, split, reader, lambda dataset_id, wanted: docs.find_images(dataset_id, files.images, wanted)
+    part, i2t = direction(split)
+    if part is not None and part not in reader.public_splits():
+        raise KeyError(
+            f"{id} has no split {split!r}; {files.annotations} has {', '.join(reader.public_splits())}, each also with "
+            f"{I2T} behind it"
+        )
+    dataset = karpathy.dataset(
+        id, part, reader, lambda dataset_id, wanted: docs.find_images(dataset_id, files.images, wanted)
     )
+    return image_to_text(dataset) if i2t else dataset

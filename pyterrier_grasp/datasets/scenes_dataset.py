@@ -7,7 +7,7 @@ from typing import Any
 from ir_datasets import Dataset
 from ir_datasets.formats import BaseQrels, BaseQueries, GenericQuery, TrecQrel
 
-from pyterrier_grasp.datasets.docs import ImageDoc, ImageDocs
+from pyterrier_grasp.datasets.docs import ImageDoc, ListedDocs
 
 
 def dataset(splits: Sequence[str]) -> Dataset:
@@ -31,7 +31,7 @@ def dataset(splits: Sequence[str]) -> Dataset:
             docs += [ImageDoc(s.docno, str((folder / f"{s.docno}.png").absolute())) for s in _scenes(split)]
         return docs
 
-    docs = ImageDocs("scenes", lambda: sum(scenes.SPLITS[split] for split in splits), load_docs)
+    docs = ListedDocs("scenes", lambda: sum(scenes.SPLITS[split] for split in splits), load_docs)
     return Dataset(docs, _Queries(splits), _Qrels(splits))
 
 

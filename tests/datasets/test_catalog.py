@@ -65,10 +65,13 @@ def put_annotations(home, top, content):
 
 
 def test_names():
-    assert set(catalog.names()) == {
-        *("coco", "coco/train", "coco/train-norestval", "coco/val", "coco/test"),
-        *(f"{top}{split}" for top in ("flickr30k", "flickr8k", "scenes") for split in ("", "/train", "/val", "/test")),
+    captions = {
+        *("coco/train", "coco/train-norestval", "coco/val", "coco/test", "coco/test/eccv", "coco/test/cxc"),
+        *(f"{top}/{split}" for top in ("flickr30k", "flickr8k", "scenes") for split in ("train", "val", "test")),
     }
+    names = catalog.names()
+    assert len(names) == len(set(names))
+    assert set(names) == {"coco", "flickr30k", "flickr8k", "scenes", *captions, *(f"{name}/i2t" for name in captions)}
 
 
 def test_published_sizes():
@@ -82,7 +85,10 @@ def test_building_reads_nothing(home):
     assert not home.exists()
 
 
-@pytest.mark.parametrize("name", ["coco/vol", "flickr8k/train-norestval", "scenes/dev"])
+@pytest.mark.parametrize(
+    "name",
+    ["coco/vol", "flickr8k/train-norestval", "scenes/dev", "coco/i2t", "coco/val/eccv", "scenes/test/i2t/i2t"],
+)
 def test_unknown_split(name):
     with pytest.raises(KeyError, match="has no split .*; it has train"):
         ir_datasets.load(name)
