@@ -13,7 +13,7 @@ from sklearn.metrics import average_precision_score
 
 import pyterrier_grasp as ptg
 from experiments.report import Report
-from pyterrier_grasp.backbones import StateStore
+from pyterrier_grasp.backbones import LiveStore, StateStore
 from pyterrier_grasp.training import learning_rate_grid
 from pyterrier_grasp.training.pairs import collect_paths, make_pairs, relevant_pairs
 from pyterrier_grasp.training.validation import encode_rows
@@ -178,7 +178,7 @@ def grounding(
 
 
 @torch.no_grad()
-def _raw_scores(model: ptg.GraspModel, store: StateStore, rows: np.ndarray, modality: str) -> np.ndarray:
+def _raw_scores(model: ptg.GraspModel, store: StateStore | LiveStore, rows: np.ndarray, modality: str) -> np.ndarray:
     """Concept scores before the activation, float ``[n, |C|]``."""
     encoded = encode_rows(model.encoder, store, rows, modality)
     return np.concatenate([part.raw.cpu().numpy() for part in encoded if part.raw is not None])

@@ -4,6 +4,7 @@ from pyterrier_grasp.backbones.base import Backbone
 from pyterrier_grasp.backbones.blip import BlipBackbone
 from pyterrier_grasp.backbones.cache import TokenStateCache
 from pyterrier_grasp.backbones.composed import ComposedBackbone
+from pyterrier_grasp.backbones.live import LiveStates, LiveStore
 from pyterrier_grasp.backbones.precomputed import StatesBackbone
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore
@@ -13,6 +14,8 @@ __all__ = [
     "Backbone",
     "BlipBackbone",
     "ComposedBackbone",
+    "LiveStates",
+    "LiveStore",
     "StateStore",
     "StatesBackbone",
     "TokenSpace",

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -80,15 +81,25 @@ class TokenSpace:
         columns = np.asarray(columns, dtype=np.int64)
         return TokenSpace(self.ids[columns], [self.names[column] for column in columns])
 
-    def seen_in(self, backbone: Backbone, texts: Iterable[str]) -> "TokenSpace":
+    def seen_in(self, backbone: Backbone, texts: Iterable[str], *, min_texts: int = 1) -> "TokenSpace":
         """Only the tokens that occur in ``texts``, special ones left out.
 
-        On a CPU a head over every position and 30,000 tokens is out of reach; the tokens of the training captions are a
-        sixth of them.
+        On a CPU a head over every position and 30,000 tokens is out of reach; the captions of a collection use a fifth
+        of them or fewer.
+
+        Args:
+            backbone: Gives the tokenizer.
+            texts: Training captions.
+            min_texts: Keep a token that is in at least so many of them.
+
+        Raises:
+            ValueError: If no token is left.
         """
-        seen = np.unique(np.fromiter((i for ids in backbone.token_ids(list(texts)) for i in ids), dtype=np.int64))
-        seen = np.setdiff1d(seen, np.fromiter(backbone.special_ids, dtype=np.int64))
-        return self.keep(np.flatnonzero(np.isin(self.ids, seen)))
+        counts = Counter(token for ids in backbone.token_ids(list(texts)) for token in set(ids))
+        keep = {token for token, count in counts.items() if count >= min_texts} - backbone.special_ids
+        if not keep:
+            raise ValueError(f"no token occurs in {min_texts} of the texts; lower min_texts, or give more texts")
+        return self.keep([column for column, token in enumerate(self.ids.tolist()) if token in keep])
 
     def multi_hot(self, backbone: Backbone, texts: Sequence[str]) -> sp.csr_array:
         """Which dimensions are among a caption's own tokens, ``{0, 1}`` float32 ``[n, |V|]``."""

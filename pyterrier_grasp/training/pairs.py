@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from pyterrier_grasp.backbones import Backbone, StateStore, TokenSpace, TokenStateCache
+from pyterrier_grasp.backbones import Backbone, LiveStates, LiveStore, StateStore, TokenSpace, TokenStateCache
 from pyterrier_grasp.methods import Space
 
 Corpus = Any  # a PyTerrier dataset, or an iterable of dicts {docno, path}
@@ -37,9 +37,9 @@ class Pairs:
     docnos: list[str]
     text_index: np.ndarray
     image_index: np.ndarray
-    texts: StateStore
+    texts: StateStore | LiveStore
     text_rows: np.ndarray
-    images: StateStore
+    images: StateStore | LiveStore
     image_rows: np.ndarray
 
     def __len__(self) -> int:
@@ -112,14 +112,14 @@ def relevant_pairs(topics: pd.DataFrame, qrels: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_pairs(
-    pairs: pd.DataFrame, paths: Mapping[str, str], cache: TokenStateCache, *, verbose: bool = False
+    pairs: pd.DataFrame, paths: Mapping[str, str], cache: TokenStateCache | LiveStates, *, verbose: bool = False
 ) -> Pairs:
     """Encode with the frozen backbone whatever the cache lacks, and find the states of each pair.
 
     Args:
         pairs: What :func:`relevant_pairs` returns.
         paths: Image path of each docno, as :func:`collect_paths` returns.
-        cache: Where token states are kept.
+        cache: Where token states are kept, or :class:`LiveStates` to keep none.
         verbose: Show progress.
     """
     text_index, qids = pd.factorize(pairs["qid"])

@@ -13,7 +13,7 @@ import torch
 from accelerate import PartialState
 from transformers import EarlyStoppingCallback, TrainingArguments, set_seed
 
-from pyterrier_grasp.backbones import Backbone, TokenSpace, TokenStateCache
+from pyterrier_grasp.backbones import Backbone, LiveStates, TokenSpace, TokenStateCache
 from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.methods import DualEncoder, Space, load_method
 from pyterrier_grasp.model import GraspModel
@@ -64,6 +64,7 @@ class GraspTrainer(pt.Estimator):
         seed: Of the head's initial weights and the order of pairs.
         device: ``cpu``, ``cuda`` or None for what is there.
         cache_dir: Folder for token states; None for one under PyTerrier's home.
+        cache_states: False keeps no token states: nothing is written, and every epoch runs the frozen encoders again.
         output_dir: Folder for checkpoints; None for a temporary one.
         resume: Go on from the last checkpoint in ``output_dir``, if there is one.
         verbose: Show progress bars and each epoch's metrics.
@@ -92,6 +93,7 @@ class GraspTrainer(pt.Estimator):
         seed: int = 42,
         device: str | None = None,
         cache_dir: str | Path | None = None,
+        cache_states: bool = True,
         output_dir: str | Path | None = None,
         resume: bool = False,
         verbose: bool = True,
@@ -136,6 +138,7 @@ class GraspTrainer(pt.Estimator):
         self.seed = seed
         self.device = device
         self.cache_dir = cache_dir
+        self.cache_states = cache_states
         self.output_dir = output_dir
         self.resume = resume
         self.verbose = verbose
@@ -209,7 +212,7 @@ class GraspTrainer(pt.Estimator):
         with tempfile.TemporaryDirectory(prefix="grasp-") as scratch:
             args = self._arguments(self.output_dir or scratch, validate=valid_pairs is not None)
             self.backbone.to(args.device)
-            cache = TokenStateCache(cache_folder(self.cache_dir), self.backbone)
+            cache = self._cache()
             with PartialState().main_process_first():
                 train = make_pairs(train_pairs, paths, cache, verbose=self.verbose)
                 valid = None
@@ -251,6 +254,11 @@ class GraspTrainer(pt.Estimator):
         names = [name for name in inspect.signature(type(self).__init__).parameters if name != "self"]
         arguments = {name: getattr(self, name) for name in names} | changes
         return GraspTrainer(arguments.pop("backbone"), arguments.pop("space"), **arguments)
+
+    def _cache(self) -> TokenStateCache | LiveStates:
+        if not self.cache_states:
+            return LiveStates(self.backbone)
+        return TokenStateCache(cache_folder(self.cache_dir), self.backbone)
 
     def _labels(self, pairs: Pairs) -> Labels:
         return make_labels(pairs, self._space, self.backbone) if self._method.needs_labels else Labels()
@@ -324,7 +332,7 @@ class GraspTrainer(pt.Estimator):
             load_best_model_at_end=validate,
             metric_for_best_model=self._metric() if validate else None,
             greater_is_better=True if validate else None,
-            dataloader_pin_memory=self.device != "cpu" and torch.cuda.is_available(),
+            dataloader_pin_memory=self.cache_states and self.device != "cpu" and torch.cuda.is_available(),
             disable_tqdm=not self.verbose,
             remove_unused_columns=False,
             report_to="none",

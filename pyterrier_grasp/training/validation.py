@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from pyterrier_grasp.backbones import StateStore
+from pyterrier_grasp.backbones import LiveStore, StateStore
 from pyterrier_grasp.methods import DualEncoder, Encoded, Method
 from pyterrier_grasp.training.pairs import Pairs, dense_rows
 
@@ -79,7 +79,9 @@ class Validation:
         metrics["image_active"] = float((image_sparse > 0).float().mean())
         return metrics
 
-    def _encode(self, encoder: DualEncoder, modality: str, store: StateStore, rows: np.ndarray) -> tuple[Tensor, Any]:
+    def _encode(
+        self, encoder: DualEncoder, modality: str, store: StateStore | LiveStore, rows: np.ndarray
+    ) -> tuple[Tensor, Any]:
         dense: list[Tensor] = []
         sparse: list[Tensor] = []
         own = self.own if self.method.needs_own(modality) else None
@@ -120,7 +122,7 @@ class Validation:
 
 
 def encode_rows(
-    encoder: DualEncoder, store: StateStore, rows: np.ndarray, modality: str, *, batch_size: int = 256
+    encoder: DualEncoder, store: StateStore | LiveStore, rows: np.ndarray, modality: str, *, batch_size: int = 256
 ) -> Iterator[Encoded]:
     """Stored token states through the encoder, a batch at a time, on the encoder's device.
 

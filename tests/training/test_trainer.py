@@ -265,3 +265,26 @@ def test_wrong_arguments_are_named(toy, toy_backbone):
 def test_mixed_precision_trains(fit):
     trainer = fit(precision="bf16", epochs=1)
     assert np.isfinite(trainer.model.encoder.heads["shared"].weight.detach().numpy()).all()
+
+
+def test_without_a_cache_the_training_is_the_same_and_nothing_is_stored(fit, toy, toy_backbone, tmp_path):
+    trainer = GraspTrainer(
+        toy_backbone,
+        toy.space,
+        epochs=1,
+        batch_size=20,
+        cache_dir=tmp_path / "cache",
+        cache_states=False,
+        seed=3,
+        verbose=False,
+    )
+    trainer.fit(
+        *(frame for part in (toy.train, toy.val) for frame in (part.topics, part.qrels)), corpus=[toy.train, toy.val]
+    )
+    assert not (tmp_path / "cache").exists()
+    cached = trainer.clone(cache_states=True)
+    cached.fit(
+        *(frame for part in (toy.train, toy.val) for frame in (part.topics, part.qrels)), corpus=[toy.train, toy.val]
+    )
+    for name, tensor in weights(trainer).items():  # the cache rounds states to float16
+        torch.testing.assert_close(tensor, weights(cached)[name], rtol=0.02, atol=2e-3)
