@@ -21,7 +21,8 @@ class ScoreFuser(IndexTransformer):
     """score + w * sparse score, for every given (query, document).
 
     The sparse score is computed from the index for each row, never guessed. Its query side is the column ``query_toks``
-    where the frame has it; otherwise ``query`` is encoded with ``model``, each distinct text once.
+    where the frame has it; otherwise ``query`` is encoded with ``model``, each distinct text once. Where queries are
+    images, a frame without ``query_toks`` gets it from ``model.image_query_encoder() >> index.fuser()``.
 
     Args:
         index: A :class:`GraspIndex` with concept weights.

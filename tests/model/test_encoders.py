@@ -1,5 +1,7 @@
 """The encoders as PyTerrier transformers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pyterrier as pt
@@ -19,7 +21,7 @@ def encoder(request, toy_model):
     return getattr(toy_model, request.param)(), QUERY_ENCODERS[request.param]
 
 
-@pytest.mark.parametrize("name", [*QUERY_ENCODERS, "doc_encoder"])
+@pytest.mark.parametrize("name", [*QUERY_ENCODERS, "doc_encoder", "image_query_encoder", "text_doc_encoder"])
 def test_pyterriers_own_contract(toy_model, name, monkeypatch):
     monkeypatch.setenv("PT_TEST_TRANSFORMER_REPORTS", "0")
     case = pt.testing.transformer_test_class(lambda: getattr(toy_model, name)())
@@ -69,6 +71,43 @@ def test_doc_encoder_serves_corpus_iterators_and_result_frames(toy_model, toy):
     assert list(out.columns) == ["docno", "path", "doc_vec", "toks", "doc_model"]
     results = docs.assign(qid="1", query="a", score=0.0, rank=0)
     assert "doc_vec" in toy_model.doc_encoder()(results).columns
+
+
+@pytest.fixture
+def i2t(toy):
+    """The test split the other way: topics with ``path``, documents with ``text``, qrels."""
+    topics = pd.DataFrame(toy.test.docs).rename(columns={"docno": "qid"})
+    docs = toy.test.topics.rename(columns={"qid": "docno", "query": "text"})
+    qrels = toy.test.qrels.rename(columns={"qid": "docno", "docno": "qid"})
+    return SimpleNamespace(topics=topics, docs=docs, qrels=qrels)
+
+
+def test_an_image_has_one_vector_as_query_and_as_document(toy_model, toy, i2t):
+    query, doc = toy_model.image_query_encoder()(i2t.topics), pd.DataFrame(toy_model.doc_encoder()(toy.test.docs))
+    assert list(query.columns) == ["qid", "path", "query_vec", "query_toks", "query_model"]
+    assert query["query_vec"].map(tuple).tolist() == doc["doc_vec"].map(tuple).tolist()
+    assert query["query_toks"].tolist() == doc["toks"].tolist()
+    assert query["query_model"].tolist() == doc["doc_model"].tolist()
+
+
+def test_a_text_has_one_vector_as_query_and_as_document(toy_model, toy, i2t):
+    query, doc = toy_model.query_encoder()(toy.test.topics), toy_model.text_doc_encoder()(i2t.docs)
+    assert list(doc.columns) == ["docno", "text", "doc_vec", "toks", "doc_model"]
+    assert query["query_vec"].map(tuple).tolist() == doc["doc_vec"].map(tuple).tolist()
+    assert query["query_toks"].tolist() == doc["toks"].tolist()
+    assert query["query_model"].tolist() == doc["doc_model"].tolist()
+
+
+@pytest.mark.parametrize("name", ["image_query_encoder", "text_doc_encoder"])
+def test_image_to_text_encoders_without_rows_and_without_concepts(toy_model, toy_dense_model, i2t, name):
+    frame, columns = {
+        "image_query_encoder": (i2t.topics, ["query_vec", "query_toks", "query_model"]),
+        "text_doc_encoder": (i2t.docs, ["doc_vec", "toks", "doc_model"]),
+    }[name]
+    empty = getattr(toy_model, name)()(frame.head(0))
+    assert len(empty) == 0 and list(empty.columns) == [*frame.columns, *columns]
+    dense = getattr(toy_dense_model, name)()(frame.head(2))
+    assert list(dense.columns) == [*frame.columns, columns[0], columns[2]]
 
 
 @pytest.mark.parametrize("value", [None, 3.5, float("nan")])
@@ -150,6 +189,55 @@ def test_the_five_snippets_pipelines(toy_model, toy, tmp_path):
     for i, qid in enumerate(test.topics["qid"]):
         for j, doc in enumerate(test.docs):
             assert scores[qid, doc["docno"]] == pytest.approx(expected[i, j], abs=1e-5)
+
+
+def test_image_to_text(toy_model, i2t, tmp_path):
+    """The same model, index and pipelines with images as queries; figures against arrays."""
+    from ir_measures import RR, Rprec, Success
+
+    index = GraspIndex(tmp_path / "captions.index", verbose=False)
+    (toy_model.text_doc_encoder() >> index).index(i2t.docs.to_dict("records"))
+    encode = toy_model.image_query_encoder()
+    dense = encode >> index.dense(num_results=40)
+    systems = {
+        "D": dense,
+        "S": encode >> index.sparse(num_results=40),
+        "D>>fuse": dense % 40 >> index.fuser(toy_model, w=0.7),
+        "D+S": encode >> index.fused(w=0.7),
+    }
+    table = pt.Experiment(
+        systems, i2t.topics, i2t.qrels, [Success @ 1, Success @ 5, RR, Rprec], validate="error", verbose=False
+    ).set_index("name")
+
+    image_dense, image_sparse = toy_model.encode_images(i2t.topics["path"].tolist())
+    text_dense, text_sparse = toy_model.encode_texts(i2t.docs["text"].tolist())
+    d, s = image_dense @ text_dense.T, (image_sparse @ text_sparse.T).toarray()
+    pairs = set(i2t.qrels[["qid", "docno"]].itertuples(index=False, name=None))
+    relevant = np.array([[(qid, docno) in pairs for docno in i2t.docs["docno"]] for qid in i2t.topics["qid"]])
+    for name, scores in {"D": d, "S": s, "D>>fuse": d + 0.7 * s, "D+S": d + 0.7 * s}.items():
+        found = relevant & (scores > 0) if name == "S" else relevant  # S retrieves what shares a concept
+        hits = np.take_along_axis(found, np.argsort(-scores, axis=1), axis=1)
+        assert table.loc[name, "Success@1"] == hits[:, 0].mean(), name
+        assert table.loc[name, "Success@5"] == hits[:, :5].any(axis=1).mean(), name
+        assert table.loc[name, "RR"] == pytest.approx((hits.any(axis=1) / (hits.argmax(axis=1) + 1)).mean()), name
+        assert table.loc[name, "Rprec"] == pytest.approx(hits[:, :5].mean()), name
+
+
+def test_a_saved_run_of_image_queries_is_fused(toy_model, i2t, tmp_path):
+    """Without ``query_toks`` the images are encoded again, each once; texts are not taken for image queries."""
+    index = GraspIndex(tmp_path / "captions.index", verbose=False)
+    (toy_model.text_doc_encoder() >> index).index(i2t.docs.to_dict("records"))
+    encode = toy_model.image_query_encoder()
+    run = (encode >> index.dense(num_results=5))(i2t.topics)
+    saved = run[["qid", "docno", "score", "rank"]].merge(i2t.topics, on="qid")
+    fused = (encode >> index.fuser(w=0.7))(saved)
+    expected = index.fuser(w=0.7)(run)
+    assert fused["docno"].tolist() == expected["docno"].tolist()
+    np.testing.assert_allclose(fused["score"], expected["score"], atol=1e-6)
+    with pytest.raises(pt.validate.InputValidationError, match="query_toks"):
+        index.fuser(toy_model)(saved)
+    with pytest.raises(pt.validate.InputValidationError, match="query"):
+        (toy_model.query_encoder() >> index.dense())(i2t.topics)
 
 
 def test_weighted_sums_and_rerankers_compose(toy_model, toy, tmp_path):
