@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Backbone": "backbones",
+    "TokenSpace": "backbones",
     "TokenStateCache": "backbones",
     "TokenStates": "backbones",
     "ConceptSpace": "concepts",
@@ -25,7 +26,10 @@ _PUBLIC = {
     "ConceptEncoder": "encoders",
     "DenseEncoder": "encoders",
     "DocEncoder": "encoders",
+    "ImageQueryEncoder": "encoders",
     "QueryEncoder": "encoders",
+    "TextDocEncoder": "encoders",
+    "mAP_R": "evaluation",
     "GraspIndex": "index",
     "ScoreFuser": "index",
     "ChatClient": "llm",
