@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from pyterrier_grasp import pretrained
+from pyterrier_grasp.backbones import checkpoints
 from pyterrier_grasp.backbones.states import TokenStates
 
 if TYPE_CHECKING:
@@ -24,9 +25,13 @@ ImageSource = str | Path | Image.Image
 KINDS = {
     "composed": "pyterrier_grasp.backbones.composed:ComposedBackbone",
     "blip": "pyterrier_grasp.backbones.blip:BlipBackbone",
+    "albef": "pyterrier_grasp.backbones.albef:AlbefBackbone",
+    "dual": "pyterrier_grasp.backbones.dual:DualBackbone",
     "states": "pyterrier_grasp.backbones.precomputed:StatesBackbone",
 }
-POOLS = ("cls", "mean")
+# model_type of a transformers configuration -> kind
+_MODEL_TYPES = {"blip": "blip", "clip": "dual", "siglip": "dual", "siglip2": "dual"}
+POOLS = ("cls", "last", "mean")
 FOLDER_FILE = "grasp_backbone.json"
 
 
@@ -40,7 +45,7 @@ class Backbone(ABC):
         text_dim: width D of a text token state.
         image_dim: width D of an image token state.
         embed_dim: width d of the space the initial projections lead to.
-        text_pool: "cls" or "mean", how caption tokens become one vector.
+        text_pool: "cls", "last" or "mean", how caption tokens become one vector.
         image_pool: the same for image tokens.
         temperature: initial temperature of the contrastive loss.
         device: where to compute; a GPU if there is one, by default.
@@ -85,8 +90,9 @@ class Backbone(ABC):
 
         Args:
             source: "scenes" (the small backbone that comes with the package), a folder written by
-                :meth:`ComposedBackbone.save`, a folder of precomputed image states (needs ``text=``), or the folder
-                or hub id of a ``BlipForImageTextRetrieval``.
+                :meth:`ComposedBackbone.save`, a folder of precomputed image states (needs ``text=``), a checkpoint
+                file (``.pth``, ``.pt``) of ALBEF or BLIP, or the folder or hub id of a
+                ``BlipForImageTextRetrieval``, CLIP, SigLIP or SigLIP 2.
             device: where to compute.
             **options: passed to the class that ``source`` leads to.
 
@@ -107,9 +113,11 @@ class Backbone(ABC):
                     f"name one, Backbone.load({name!r}, text=<folder or hub id>)"
                 )
             return _class_of("states")(states=name, device=device, **options)
+        if folder.is_file() or folder.suffix in checkpoints.SUFFIXES:
+            return _class_of(checkpoints.family(folder))(name, device=device, **options)
         model_type = pretrained.config_dict(name).get("model_type", "unknown")
-        if model_type == "blip":
-            return _class_of("blip")(name, device=device, **options)
+        if model_type in _MODEL_TYPES:
+            return _class_of(_MODEL_TYPES[model_type])(name, device=device, **options)
         raise ValueError(
             f"{name} is a single model of type {model_type!r}, not a backbone of two encoders. Compose one: "
             f"ComposedBackbone(image=<vision model>, text=<text model>), where {name!r} can be either of the two"

@@ -24,17 +24,20 @@ class TokenStates(NamedTuple):
         return TokenStates(self.states.to(device), self.mask.to(device), self.special.to(device))
 
     def pooled(self, pool: str) -> Tensor:
-        """Returns one vector ``[B, D]`` an input: the first token ("cls") or the mean of all real tokens ("mean").
+        """Returns one vector ``[B, D]`` an input: the first token ("cls"), the last real one ("last") or the mean ("mean").
 
         Raises:
             ValueError: for any other ``pool``.
         """
         if pool == "cls":
             return self.states[:, 0]
+        if pool == "last":
+            rows = torch.arange(len(self.mask), device=self.mask.device)
+            return self.states[rows, self.mask.sum(1) - 1]
         if pool == "mean":
             weights = self.mask.to(self.states.dtype).unsqueeze(-1)
             return (self.states * weights).sum(1) / weights.sum(1)
-        raise ValueError(f"pool must be 'cls' or 'mean', not {pool!r}")
+        raise ValueError(f"pool must be 'cls', 'last' or 'mean', not {pool!r}")
 
     @classmethod
     def empty(cls, dim: int, device: torch.device | str = "cpu") -> "TokenStates":

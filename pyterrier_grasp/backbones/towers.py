@@ -91,6 +91,9 @@ class TextTower:
     ) -> None:
         if max_length < 3:
             raise ValueError(f"captions need at least 3 tokens, not max_length={max_length}")
+        limit = getattr(getattr(model, "config", None), "max_position_embeddings", None) or 0
+        if 0 < limit < max_length:
+            raise ValueError(f"the text encoder takes at most {limit} tokens, not max_length={max_length}")
         self.model = model
         self.tokenizer = tokenizer
         self.max_length = max_length
