@@ -52,12 +52,17 @@ def captions(dataset: Any) -> list[CaptionText]:
         One row for each caption and relevant image, in the order of the topics.
 
     Raises:
-        ValueError: If it is no dataset, a qid occurs twice in the topics, or a caption is no string or has no relevant
-            image.
+        ValueError: If it is no dataset, its topics have no captions, a qid occurs twice in them, or a caption is no
+            string or has no relevant image.
     """
     if not hasattr(dataset, "get_topics") or not hasattr(dataset, "get_qrels"):
         raise ValueError(f"a dataset with get_topics and get_qrels is needed, got {dataset!r}")
     topics, qrels = dataset.get_topics(), dataset.get_qrels()
+    if "query" not in topics:
+        raise ValueError(
+            f"the topics of {dataset!r} have no captions but {list(topics.columns)}; concepts are mined from a dataset "
+            "whose topics have the columns qid and query (not from one whose id ends in /i2t)"
+        )
     images: dict[str, list[str]] = {}
     for qid, docno, label in zip(qrels["qid"], qrels["docno"], qrels["label"], strict=True):
         if label > 0:

@@ -33,6 +33,13 @@ def test_a_caption_without_image_is_an_error(dataset, monkeypatch):
         captions(dataset)
 
 
+def test_images_as_queries_are_an_error(dataset, monkeypatch):
+    topics = dataset.get_topics().rename(columns={"query": "path"})
+    monkeypatch.setattr(dataset, "get_topics", lambda: topics)
+    with pytest.raises(ValueError, match=r"have no captions but \['qid', 'path'\]"):
+        captions(dataset)
+
+
 def test_a_repeated_qid_is_an_error(dataset, monkeypatch):
     topics = dataset.get_topics()
     topics.loc[1, "qid"] = "0"
