@@ -5,8 +5,8 @@ from pyterrier_grasp.backbones.base import Backbone
 from pyterrier_grasp.backbones.blip import BlipBackbone
 from pyterrier_grasp.backbones.cache import TokenStateCache
 from pyterrier_grasp.backbones.composed import ComposedBackbone
-from pyterrier_grasp.backbones.live import LiveStates, LiveStore
 from pyterrier_grasp.backbones.dual import DualBackbone
+from pyterrier_grasp.backbones.live import LiveStates, LiveStore
 from pyterrier_grasp.backbones.precomputed import StatesBackbone
 from pyterrier_grasp.backbones.states import TokenStates
 from pyterrier_grasp.backbones.store import StateStore

@@ -24,7 +24,7 @@ class TokenStates(NamedTuple):
         return TokenStates(self.states.to(device), self.mask.to(device), self.special.to(device))
 
     def pooled(self, pool: str) -> Tensor:
-        """Returns one vector ``[B, D]`` an input: the first token ("cls"), the last real one ("last") or the mean ("mean").
+        """Returns one vector ``[B, D]`` an input: the first token ("cls"), the last real one ("last") or their mean.
 
         Raises:
             ValueError: for any other ``pool``.

@@ -69,9 +69,12 @@ class Method(ABC):
     uses_all_parameters: ClassVar[bool] = True
     encoding_options: ClassVar[tuple[str, ...]] = ()
 
-    @property
-    def official_w(self) -> float:
-        """Weight of the sparse score beside a plain cosine in the published fusion; 1 where none is published."""
+    def official_w(self, tau: float) -> float:
+        """Weight of the sparse score beside a plain cosine in the published fusion; 1 where none is published.
+
+        Args:
+            tau: The learnt temperature, for a fusion that divides the cosine by it.
+        """
         return 1.0
 
     def space_for(self, backbone: Backbone, space: Space | None) -> Space | None:
@@ -147,6 +150,20 @@ def check_choice(owner: str, option: str, value: object, choices: tuple[object, 
     """Raise a ValueError that lists ``choices`` unless ``value`` is one of them."""
     if value not in choices:
         raise ValueError(f"{owner}: {option} is {value!r}; choose one of {', '.join(map(repr, choices))}")
+
+
+def check_not_negative(owner: str, **options: float) -> None:
+    """Raise a ValueError that names the first option below 0."""
+    for option, value in options.items():
+        if value < 0:
+            raise ValueError(f"{owner}: {option} is {value}; it must be at least 0")
+
+
+def check_share(owner: str, **options: float) -> None:
+    """Raise a ValueError that names the first option outside [0, 1]."""
+    for option, value in options.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{owner}: {option} is {value}; it is a share of the training, between 0 and 1")
 
 
 def required(tensor: Tensor | None, what: str = "raw scores of a head") -> Tensor:

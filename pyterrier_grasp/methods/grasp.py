@@ -110,8 +110,7 @@ class Grasp(Method):
                 "where its gradient is zero, so that nothing is learnt; use bias_init='zeros' or 'idf'"
             )
 
-    @property
-    def official_w(self) -> float:
+    def official_w(self, tau: float) -> float:
         """The paper's fixed weight, the option ``w``."""
         return self.w
 

@@ -30,9 +30,14 @@ def distillation(student: Tensor, teacher: Tensor, excluded: Tensor | None = Non
     # cross_entropy with probabilities multiplies log p(student) by p(teacher) = 0 where a pair is excluded:
     # a large finite negative instead of -inf keeps 0 * -inf out.
     student, teacher = (_exclude(scores, excluded) for scores in (student, teacher))
-    t2i = F.cross_entropy(student, teacher.softmax(1))
-    i2t = F.cross_entropy(student.T, teacher.T.softmax(1))
+    t2i = soft_cross_entropy(student, teacher.softmax(1))
+    i2t = soft_cross_entropy(student.T, teacher.T.softmax(1))
     return (t2i + i2t) / 2
+
+
+def soft_cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """``-sum_j target_ij log softmax(logits)_ij``, mean over rows; both float ``[B, B]``."""
+    return F.cross_entropy(logits, target)
 
 
 def _exclude(logits: Tensor, excluded: Tensor | None) -> Tensor:
@@ -66,3 +71,21 @@ def grounding(raw: Tensor, labels: Tensor, pos_weight: Tensor | None, reduction:
 def l1(z: Tensor) -> Tensor:
     """Mean over the batch of ``sum_j |z_j|``, the regulariser the paper omits "for simplicity"; z is ``[B, |C|]``."""
     return z.abs().sum(1).mean()
+
+
+def flops(z: Tensor) -> Tensor:
+    """``sum_j (mean_i z_ij)^2`` over the batch, the FLOPs regulariser of SPLADE (Paria et al., 2020).
+
+    z is ``[B, |V|]``. It depends on the batch: half as many inputs a batch give larger values.
+    """
+    return z.mean(0).square().sum()
+
+
+def quadratic_warmup(progress: float, share: float) -> float:
+    """``min(1, progress / share)^2``, how SPLADE and its followers raise the weight of a regulariser.
+
+    Args:
+        progress: Share of the training done, in [0, 1).
+        share: Share of the training that the rise takes; 0 for none.
+    """
+    return 1.0 if progress >= share else (progress / share) ** 2

@@ -14,7 +14,7 @@ class TokenHead(nn.Module):
     Args:
         transform: ``T``, state ``[..., D]`` -> ``[..., D_word]``.
         weight: Initial ``E``, float ``[|V|, D_word]``; it is trained (initialised from, not tied to, the embeddings).
-        bias: Initial ``b``, float ``[|V|]``; None for a layer without bias.
+        bias: Initial ``b``, float ``[|V|]``, or ``[1]`` for one that all tokens share; None for none.
     """
 
     def __init__(self, transform: nn.Module, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -48,6 +48,13 @@ def linear(in_features: int, out_features: int, generator: torch.Generator, *, b
     return layer
 
 
+class MlmTransform(nn.Sequential):
+    """``T`` of BERT's masked-language-model head: linear, GELU, layer norm; ``[..., D]`` -> ``[..., D_word]``."""
+
+    def __init__(self, in_features: int, out_features: int, generator: torch.Generator) -> None:
+        super().__init__(linear(in_features, out_features, generator), nn.GELU(), nn.LayerNorm(out_features, eps=1e-12))
+
+
 def initial_embeddings(backbone: Backbone, space: Space) -> Tensor:
     """Word embeddings of a space's dimensions, float32 ``[|V|, D_word]``; of a concept, the mean over its tokens."""
     if isinstance(space, TokenSpace):
@@ -57,3 +64,24 @@ def initial_embeddings(backbone: Backbone, space: Space) -> Tensor:
     for ids in backbone.token_ids([concept.name for concept in space.concepts]):
         rows.append(embeddings[[i for i in ids if i not in special] or ids].mean(0))
     return torch.stack(rows)
+
+
+def two_mlm_heads(backbone: Backbone, method: str, space: Space | None, seed: int) -> dict[str, TokenHead]:
+    """A masked-language-model head a modality, for hidden states, with biases of 0.
+
+    Args:
+        backbone: Gives sizes and word embeddings.
+        method: Its name, for the message.
+        space: The dimensions.
+        seed: Of the new weights.
+
+    Raises:
+        ValueError: Without a space.
+    """
+    if space is None:
+        raise ValueError(f"method {method!r} needs a token space")
+    embeddings, generator = initial_embeddings(backbone, space), torch.Generator().manual_seed(seed)
+    return {
+        modality: TokenHead(MlmTransform(dim, embeddings.shape[1], generator), embeddings, torch.zeros(len(embeddings)))
+        for modality, dim in (("text", backbone.text_dim), ("image", backbone.image_dim))
+    }

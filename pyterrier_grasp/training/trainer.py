@@ -242,7 +242,7 @@ class GraspTrainer(pt.Estimator):
             self._method,
             encoder,
             self._space,
-            w=best.get("w", self._method.official_w),
+            w=best.get("w", self._method.official_w(encoder.tau().item())),
             metrics={"validation": best, "steps": loop.state.global_step, "seed": self.seed},
         )
         return self

@@ -68,13 +68,14 @@ class Validation:
             return metrics
         sparse = text_sparse @ image_sparse.T
         metrics |= self._measures("S", sparse, retrieved=sparse > 0)
-        metrics |= self._measures("D+S", dense + self.method.official_w * sparse)
+        official = self.method.official_w(encoder.tau().item())
+        metrics |= self._measures("D+S", dense + official * sparse)
         if self.tune_w:
             scored = [(self._measures("D+S_w", dense + w * sparse), w) for w in W_GRID]
             best, w = max(scored, key=lambda pair: (pair[0]["D+S_w_R@1"], pair[0]["D+S_w_RR@10"], -pair[1]))
             metrics |= best | {"w": w}
         else:
-            metrics["w"] = self.method.official_w
+            metrics["w"] = official
         metrics["text_active"] = float((text_sparse > 0).float().mean())
         metrics["image_active"] = float((image_sparse > 0).float().mean())
         return metrics
