@@ -12,6 +12,7 @@ import pyterrier as pt
 
 import pyterrier_grasp as ptg
 from experiments.compare import Splits, compare, grounding, show, train_both
+from experiments.protocol import plain_value
 from experiments.report import Report, parser
 from pyterrier_grasp.concepts import Extractor
 from pyterrier_grasp.concepts.mining.embed import DEFAULT
@@ -91,14 +92,7 @@ def main() -> None:
 
 def _option(text: str) -> tuple[str, Any]:
     name, _, value = text.partition("=")
-    for kind in (int, float):
-        try:
-            return name, kind(value)
-        except ValueError:
-            continue
-    if value in ("true", "false"):
-        return name, value == "true"
-    return name, tuple(filter(None, value.split(","))) if "," in value else value
+    return name, plain_value(value)
 
 
 if __name__ == "__main__":

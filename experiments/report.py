@@ -30,16 +30,20 @@ _PACKAGES = (
 )
 
 
-def parser(doc: str | None, name: str) -> argparse.ArgumentParser:
-    """A parser with ``--out``, ``--seed`` and ``--cache``.
+def parser(doc: str | None, name: str, *, seeds: bool = False) -> argparse.ArgumentParser:
+    """A parser with ``--out``, ``--seed`` (or ``--seeds``) and ``--cache``.
 
     Args:
         doc: The module's docstring; its first paragraph is shown by ``--help``.
         name: Folder under ``runs/`` that ``--out`` defaults to.
+        seeds: Take several seeds.
     """
     made = argparse.ArgumentParser(description=(doc or "").split("\n\n")[0])
     made.add_argument("--out", type=Path, default=Path("runs") / name, help="output folder (default: %(default)s)")
-    made.add_argument("--seed", type=int, default=1, help="seed of everything random (default: %(default)s)")
+    if seeds:
+        made.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="a training each (%(default)s)")
+    else:
+        made.add_argument("--seed", type=int, default=1, help="seed of everything random (default: %(default)s)")
     made.add_argument("--cache", type=Path, help="folder for token states (default: under PyTerrier's home)")
     return made
 
@@ -67,16 +71,21 @@ class Report:
             "figures": self.figures,
             "seconds": round(time.perf_counter() - self._start, 1),
             "settings": self.settings,
-            "seed": self.settings["seed"],
+            "seed": self.settings.get("seed", self.settings.get("seeds")),
             "git_commit": self._commit,
             "python": platform.python_version(),
-            "packages": {name: version(name) for name in _PACKAGES},
+            "packages": versions(),
         }
         (self.out / "metrics.json").write_text(json.dumps(content, indent=1, default=_plain) + "\n", encoding="utf-8")
 
     def step(self, text: str) -> None:
         """Print ``text`` as a heading with the seconds gone so far."""
         print(f"\n[{time.perf_counter() - self._start:5.0f} s] {text}", flush=True)
+
+
+def versions() -> dict[str, str]:
+    """Versions of the packages that decide results."""
+    return {name: version(name) for name in _PACKAGES}
 
 
 def _git_commit() -> str | None:

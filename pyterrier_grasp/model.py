@@ -262,17 +262,16 @@ class GraspModel(pt.Artifact):
         encoder = self.method.build(self.backbone, space, seed=0)
         at = torch.as_tensor(np.asarray(columns, dtype=np.int64), device=self.device)
         state = {
-            name: tensor[at] if self._per_dimension(name) else tensor
+            name: tensor[at] if self._per_dimension(name, tensor) else tensor
             for name, tensor in self.encoder.state_dict().items()
         }
         encoder.load_state_dict(state, assign=True)
         return self._like(self.method, encoder, space, self.w)
 
-    @staticmethod
-    def _per_dimension(name: str) -> bool:
-        """Whether a parameter of the encoder has a row a dimension: ``heads.<modality>.weight`` and ``.bias``."""
+    def _per_dimension(self, name: str, tensor: torch.Tensor) -> bool:
+        """Whether a parameter has a row a dimension: ``heads.<modality>.weight``, and ``.bias`` but for a shared one."""
         parts = name.split(".")
-        return parts[0] == "heads" and len(parts) == 3
+        return parts[0] == "heads" and len(parts) == 3 and len(tensor) == len(self.space or ())
 
     def _like(self, method: Method, encoder: DualEncoder, space: Space | None, w: float) -> "GraspModel":
         return GraspModel(self.backbone, method, encoder, space, w=w, metrics=self.metrics).to(self.device)

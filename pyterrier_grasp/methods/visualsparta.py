@@ -19,10 +19,10 @@ from pyterrier_grasp.methods.token_head import TokenHead, initial_embeddings, li
 class VisualSparta(Method):
     """Fragment-level matching of static word embeddings and image regions.
 
-    Score of a caption and an image: ``sum_{w in t} log(1 + relu(max_m e_w . P h_m + b))`` over the caption's own tokens,
-    with the image's hidden states ``h_m`` (all of them, as its regions), a linear layer ``P``, word embeddings ``e`` and
-    one bias ``b``. Texts are not expanded and have no head: their vectors are multi-hot. The loss is the softmax over the
-    images of a batch for each caption, as there; the other direction is not trained.
+    Score of a caption and an image: ``sum_{w in t} log(1 + relu(max_m e_w . P h_m + b))`` over the caption's own
+    tokens, with the image's hidden states ``h_m`` (all of them, as its regions), a linear layer ``P``, word embeddings
+    ``e`` and one bias ``b``. Texts are not expanded and have no head: their vectors are multi-hot. The loss is the
+    softmax over the images of a batch for each caption, as there; the other direction is not trained.
 
     Readings that are ours: a token that a caption has twice counts once; embeddings carry no positions; there is no
     transformer over the regions, for the backbone's states are contextual; the dense branch, which VisualSparta has

@@ -40,7 +40,7 @@ def learning_rate_grid(
         raise ValueError("a grid would overwrite one run's checkpoints with the next's; leave output_dir out")
     if not learning_rates:
         raise ValueError("learning_rates is empty")
-    metric = trainer._metric()
+    metric = trainer.selection_metric
     best: GraspTrainer | None = None
     rows = []
     for head_rate in head_learning_rates or (trainer.head_learning_rate,):

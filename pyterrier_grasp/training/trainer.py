@@ -298,11 +298,13 @@ class GraspTrainer(pt.Estimator):
         """Validation metrics of the epoch that was kept, by name; empty without a validation split."""
         if not self.history:
             return {}
-        best = max(self.history, key=lambda entry: entry[f"eval_{self._metric()}"])
+        best = max(self.history, key=lambda entry: entry[f"eval_{self.selection_metric}"])
         scores = {key.removeprefix("eval_"): value for key, value in best.items() if key.startswith("eval_")}
         return scores | {"epoch": best["epoch"]}
 
-    def _metric(self) -> str:
+    @property
+    def selection_metric(self) -> str:
+        """The validation metric that picks the epoch, such as ``S_R@1``."""
         if self._space is None:
             return "D_R@1"
         return "D+S_w_R@1" if self.tune_w else f"{self._method.select_by}_R@1"
@@ -330,7 +332,7 @@ class GraspTrainer(pt.Estimator):
             logging_strategy="epoch",
             save_total_limit=2,
             load_best_model_at_end=validate,
-            metric_for_best_model=self._metric() if validate else None,
+            metric_for_best_model=self.selection_metric if validate else None,
             greater_is_better=True if validate else None,
             dataloader_pin_memory=self.cache_states and self.device != "cpu" and torch.cuda.is_available(),
             disable_tqdm=not self.verbose,

@@ -1,0 +1,348 @@
+"""The protocol of the tables: one start, learning rates from a grid on validation, the same steps for every row."""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+import pyterrier_grasp as ptg
+from experiments.cells import Cell
+from experiments.corpora import Corpus
+from experiments.report import versions
+from experiments.scoring import NAMES, choose_w, measure, score
+from pyterrier_grasp.backbones import LiveStates
+from pyterrier_grasp.methods import load_method
+from pyterrier_grasp.training.pairs import cache_folder
+
+START_RATE = 1e-3
+SYSTEMS = {"D": "D", "S": "S", "official": "D+S, official scale", "calibrated": "D+S, w from val"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trained row of a table.
+
+    Attributes:
+        label: How the paper calls it.
+        method: Name of the method.
+        space: ``concepts``, ``entities``, ``tokens`` (the whole vocabulary), ``positions`` (what ``--tokens`` says) or None.
+        options: Of the method.
+        rescored: Further ways to score with the same weights: name -> options.
+    """
+
+    label: str
+    method: str
+    space: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    rescored: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+ROWS = {
+    "dense": Row("Dense", "dense"),
+    "visualsparta": Row("VisualSparta", "visualsparta", "positions"),
+    "lexlip": Row("LexLIP (fine-tuning)", "lexlip", "positions"),
+    "stair": Row("STAIR", "stair", "positions"),
+    "d2s": Row("D2S", "d2s", "tokens"),
+    "sdlbt": Row("SDLBT", "sdlbt", "tokens"),
+    "grasp": Row("GRASP", "grasp", "concepts", rescored={"evidence": {"similarity": "evidence"}}),
+    "sdlbt-concepts": Row("SDLBT on the concept space", "sdlbt", "concepts"),
+    "grasp-entities": Row("GRASP, entities only", "grasp", "entities"),
+}
+TABLE1 = ("dense", "visualsparta", "lexlip", "stair", "d2s", "sdlbt", "grasp")
+
+
+def add_arguments(arguments: argparse.ArgumentParser) -> None:
+    """The arguments that say how to train and evaluate."""
+    group = arguments.add_argument_group("protocol")
+    group.add_argument("--preset", choices=("tiny",), help="scenes and its backbone, minutes in all")
+    group.add_argument("--start-epochs", type=int, default=0, help="of a common dense start (%(default)s)")
+    group.add_argument("--epochs", type=int, default=200, help="most epochs of every row (%(default)s)")
+    group.add_argument("--patience", type=int, default=20, help="epochs without a better one; 0: never stop early")
+    group.add_argument("--batch-size", type=int, default=256, help="(%(default)s)")
+    rates = {"type": float, "nargs": "+"}
+    group.add_argument("--learning-rates", **rates, default=[1e-5, 1e-4, 1e-3], help="grid (%(default)s)")
+    group.add_argument("--head-learning-rates", **rates, default=[1e-4, 1e-3, 1e-2], help="grid (%(default)s)")
+    group.add_argument("--grid-steps", type=int, default=500, help="of a run of the grid, first seed (%(default)s)")
+    group.add_argument(
+        "--tokens",
+        choices=("all", "seen"),
+        default="all",
+        help="dimensions of heads over every position: the vocabulary, or tokens of --min-texts training captions",
+    )
+    group.add_argument("--min-texts", type=int, default=5, help="for --tokens seen (%(default)s)")
+    group.add_argument(
+        "--option", action="append", default=[], metavar="ROW.NAME=VALUE", help="option of a row's method"
+    )
+    group.add_argument("--no-cache", action="store_true", help="keep no token states on disk")
+    group.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16 (%(default)s)")
+    group.add_argument("--only-table", action="store_true", help="train nothing, show what is there")
+    group.add_argument("--threads", type=int, help="of torch")
+
+
+TINY: dict[str, Any] = {
+    "dataset": "scenes",
+    "backbone": ["scenes"],
+    "epochs": 1,
+    "patience": 0,
+    "learning_rates": [1e-3],
+    "head_learning_rates": [1e-2],
+    "seeds": [1, 2],
+    "tokens": "seen",
+}
+
+
+def parse(arguments: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
+    """Parse, with the preset's values as defaults."""
+    preset = arguments.parse_known_args(argv)[0].preset
+    if preset == "tiny":
+        arguments.set_defaults(**TINY)
+    args = arguments.parse_args(argv)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    return args
+
+
+class Protocol:
+    """Cells of the rows asked for.
+
+    Args:
+        args: Of :func:`add_arguments` and :func:`corpora.add_arguments`, with ``out``, ``cache`` and ``seeds``.
+        corpus: What to train on.
+    """
+
+    def __init__(self, args: argparse.Namespace, corpus: Corpus) -> None:
+        self.args = args
+        self.corpus = corpus
+        self.backbone = cache(self._backbone)
+        self.space = cache(self._space)
+
+    def folder(self, backbone: str, row: str, seed: int) -> Path:
+        """Where a row's cell is."""
+        folder: Path = self.args.out / "cells" / backbone / row / str(seed)
+        return folder
+
+    def cells(self, rows: list[str]) -> list[Cell]:
+        """Every start, grid and training of the rows, for all backbones and seeds."""
+        cells = []
+        for backbone in self.corpus.backbones:
+            starts = {seed: self._start(backbone, seed) for seed in self.args.seeds}
+            cells += [start for start in starts.values() if start is not None]
+            for row in rows:
+                rates = self._rates(backbone, row, starts[self.args.seeds[0]])
+                cells.append(rates)
+                cells += [self._training(backbone, row, seed, rates, starts[seed]) for seed in self.args.seeds]
+        return cells
+
+    # -- the three kinds of cells ------------------------------------------------------------------------------
+
+    def _start(self, backbone: str, seed: int) -> Cell | None:
+        """Dense training of fresh projections, for backbones whose two towers do not know each other."""
+        if not self.args.start_epochs:
+            return None
+
+        def work(folder: Path) -> None:
+            trainer = ptg.GraspTrainer(
+                self.backbone(backbone),
+                method="dense",
+                epochs=self.args.start_epochs,
+                learning_rate=START_RATE,
+                patience=None,
+                **self._common(seed),
+            )
+            model = trainer.fit(*self.corpus.splits.fit_arguments()).model
+            if model is not None:
+                model.save(folder / "model")
+
+        settings = self._settings(backbone) | {"seed": seed, "start_epochs": self.args.start_epochs}
+        return Cell(self.args.out / "cells" / backbone / "start" / str(seed), settings, work)
+
+    def _rates(self, backbone: str, row: str, start: Cell | None) -> Cell:
+        """The head's rate at the method's own rate for projections, then the projections' at that."""
+        args, method = self.args, load_method(ROWS[row].method)
+        seed = args.seeds[0]
+        grids = {"head_learning_rate": args.head_learning_rates, "learning_rate": args.learning_rates}
+        if ROWS[row].space is None:
+            del grids["head_learning_rate"]
+
+        def work(folder: Path) -> None:
+            tried: dict[tuple[float, float], dict[str, float]] = {}
+            chosen = {"learning_rate": method.learning_rate, "head_learning_rate": method.head_learning_rate}
+            if method.learning_rate not in args.learning_rates:
+                chosen["learning_rate"] = sorted(args.learning_rates)[len(args.learning_rates) // 2]
+            for name, grid in grids.items():
+                best = -1.0
+                for rate in grid if len(grid) > 1 else ():
+                    run = chosen | {name: rate}
+                    key = (run["learning_rate"], run["head_learning_rate"])
+                    if key not in tried:
+                        trainer = self._trainer(backbone, row, seed, start, run, max_steps=args.grid_steps)
+                        tried[key] = run | self._try(trainer)
+                    if tried[key]["selected"] > best:
+                        best, chosen_rate = tried[key]["selected"], rate
+                chosen[name] = chosen_rate if len(grid) > 1 else grid[0]
+            pd.DataFrame(tried.values()).to_csv(folder / "grid.csv", index=False)
+            (folder / "rates.json").write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
+
+        settings = self._settings(backbone, row) | grids | {"seed": seed, "grid_steps": args.grid_steps}
+        folder = args.out / "cells" / backbone / row / "rates"
+        return Cell(folder, settings, work, [] if start is None else [start])
+
+    def _try(self, trainer: ptg.GraspTrainer) -> dict[str, float]:
+        """Validation figures of a short run, and the one that selects."""
+        try:
+            trainer.fit(*self.corpus.splits.fit_arguments())
+        except FloatingPointError:
+            return {"selected": -1.0}
+        scores = trainer.validation_scores()
+        return scores | {"selected": scores[trainer.selection_metric]}
+
+    def _training(self, backbone: str, row: str, seed: int, rates: Cell, start: Cell | None) -> Cell:
+        args = self.args
+
+        def work(folder: Path) -> None:
+            began = time.perf_counter()
+            chosen = json.loads((rates.folder / "rates.json").read_text(encoding="utf-8"))
+            trainer = self._trainer(
+                backbone, row, seed, start, chosen, epochs=args.epochs, patience=args.patience or None
+            )
+            model = trainer.fit(*self.corpus.splits.fit_arguments()).model
+            if model is None:
+                raise RuntimeError("the trainer returned no model")
+            trained = time.perf_counter() - began
+            figures: dict[str, Any] = {"rates": chosen, "seconds": trained, "versions": versions(), "systems": {}}
+            figures["history"] = trainer.history
+            figures["dimensions"] = 0 if model.space is None else len(model.space)
+            queries: list[pd.DataFrame] = []
+            for name, options in {"": {}, **ROWS[row].rescored}.items():
+                scored = model.with_options(**options) if options else model
+                self._evaluate(scored, name, figures, queries)
+                if not options:
+                    scored.w = figures["w"].get("calibrated", scored.w)
+            pd.concat(queries).to_csv(folder / "queries.csv.gz", index=False)
+            model.save(folder / "model")
+            (folder / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+        settings = self._settings(backbone, row) | {"seed": seed, "epochs": args.epochs, "patience": args.patience}
+        needs = [rates] if start is None else [rates, start]
+        return Cell(self.folder(backbone, row, seed), settings, work, needs)
+
+    # -- pieces ------------------------------------------------------------------------------------------------
+
+    def _evaluate(
+        self, model: ptg.GraspModel, variant: str, figures: dict[str, Any], queries: list[pd.DataFrame]
+    ) -> None:
+        """Add a model's figures on test, in both directions, and its validation figures."""
+        states = self._states(model.backbone)
+        validation = choose_w(model, self.corpus.splits.val, states)
+        prefix = f"{variant} " if variant else ""
+        figures.setdefault("validation", {})[variant or model.method.name] = validation
+        scored = score(model, self.corpus.splits.test, states)
+        systems: dict[str, Any] = {} if variant else {"D": (scored.dense, None)}
+        if scored.sparse is not None:
+            weights = {"calibrated": validation["w"]}
+            if not variant:
+                weights["official"] = model.method.official_w(model.encoder.tau().item())
+            figures.setdefault("w", {}).update({prefix + name: w for name, w in weights.items()})
+            figures.setdefault("active", {})[variant] = scored.active
+            systems["S"] = (scored.sparse, scored.sparse > 0)
+            systems |= {name: (scored.dense + w * scored.sparse, None) for name, w in weights.items()}
+        figures.setdefault("w", {})
+        qrels = {"t2i": self.corpus.splits.test.get_qrels(), "i2t": self.corpus.reverse_qrels}
+        for direction, judged in qrels.items():
+            for system, (scores, retrieved) in systems.items():
+                table = measure(scores, scored, judged, direction, retrieved=retrieved)
+                name = prefix + system
+                figures["systems"].setdefault(direction, {})[name] = {n: float(table[n].mean()) for n in NAMES}
+                queries.append(table.reset_index().assign(direction=direction, system=name))
+
+    def _trainer(
+        self, backbone: str, row: str, seed: int, start: Cell | None, rates: dict[str, float], **settings: Any
+    ) -> ptg.GraspTrainer:
+        opened = self.backbone(backbone)
+        init = None if start is None else ptg.GraspModel.load(start.folder / "model", backbone=opened)
+        settings = {"patience": None, **settings, **rates, **self._common(seed)}
+        options = self._options(row)
+        return ptg.GraspTrainer(
+            opened, self.space(backbone, row), method=ROWS[row].method, options=options, init=init, **settings
+        )
+
+    def _common(self, seed: int) -> dict[str, Any]:
+        args = self.args
+        common = {"seed": seed, "batch_size": args.batch_size, "precision": args.precision, "verbose": False}
+        return common | {"cache_dir": args.cache, "cache_states": not args.no_cache}
+
+    def _options(self, row: str) -> dict[str, Any]:
+        return ROWS[row].options | parse_options(self.args.option).get(row, {})
+
+    def _space(self, backbone: str, row: str) -> Any:
+        kind = ROWS[row].space
+        if kind is None:
+            return None
+        if kind in ("concepts", "entities"):
+            return self.corpus.space if kind == "concepts" else self.corpus.entities
+        space = ptg.TokenSpace.of(self.backbone(backbone))
+        if kind == "positions" and self.args.tokens == "seen":
+            captions = self.corpus.splits.train.get_topics()["query"]
+            return space.seen_in(self.backbone(backbone), captions, min_texts=self.args.min_texts)
+        return space
+
+    def _settings(self, backbone: str, row: str | None = None) -> dict[str, Any]:
+        settings = {
+            "dataset": self.corpus.name,
+            "backbone": self.backbone(backbone).fingerprint,
+            "batch_size": self.args.batch_size,
+            "precision": self.args.precision,
+        }
+        if row is None:
+            return settings
+        space = self.space(backbone, row)
+        return settings | {
+            "method": ROWS[row].method,
+            "options": load_method(ROWS[row].method, self._options(row)).options(),
+            "space": None if space is None else space.fingerprint,
+            "start_epochs": self.args.start_epochs,
+        }
+
+    def _states(self, backbone: ptg.Backbone) -> ptg.TokenStateCache | LiveStates:
+        if self.args.no_cache:
+            return LiveStates(backbone)
+        return ptg.TokenStateCache(cache_folder(self.args.cache), backbone)
+
+    def _backbone(self, name: str) -> ptg.Backbone:
+        opener: Callable[[], ptg.Backbone] = self.corpus.backbones[name]
+        return opener()
+
+
+def parse_options(given: list[str]) -> dict[str, dict[str, Any]]:
+    """``["grasp.w=0.3"]`` -> ``{"grasp": {"w": 0.3}}``.
+
+    Raises:
+        SystemExit: If one has another form or names no row.
+    """
+    options: dict[str, dict[str, Any]] = {}
+    for text in given:
+        row, dot, rest = text.partition(".")
+        name, sign, value = rest.partition("=")
+        if not dot or not sign or row not in ROWS:
+            raise SystemExit(f"--option {text}: write ROW.NAME=VALUE, with a row of {', '.join(ROWS)}")
+        options.setdefault(row, {})[name] = plain_value(value)
+    return options
+
+
+def plain_value(value: str) -> Any:
+    """A number, a truth value, a tuple (with commas) or the text itself."""
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    if value in ("true", "false"):
+        return value == "true"
+    return tuple(filter(None, value.split(","))) if "," in value else value

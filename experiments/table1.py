@@ -1,0 +1,51 @@
+"""The paper's Table 1: every method on one backbone and dataset, under one protocol, with significance.
+
+Each method is trained with each seed from the same start and for the same steps, its learning rates from a grid on
+validation (first seed, short runs). Cells under ``--out`` are done once: stop it and run it again, or run it in several
+processes at once.
+"""
+
+from experiments import cells, tables
+from experiments.corpora import Corpus
+from experiments.corpora import add_arguments as add_corpus
+from experiments.protocol import ROWS, TABLE1, Protocol, add_arguments, parse
+from experiments.report import Report, parser
+
+NOTES = (
+    "Test split, percent, mean ± standard deviation over seeds {seeds}. {dagger}: better than the best system of all other "
+    "methods, paired t-test of seed-mean values a query, p < {level}. Active: mean non-zero dimensions on test.{tokens}"
+)
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the experiment."""
+    arguments = parser(__doc__, "table1", seeds=True)
+    add_corpus(arguments)
+    add_arguments(arguments)
+    arguments.add_argument("--methods", nargs="+", choices=TABLE1, default=list(TABLE1), help="rows (%(default)s)")
+    arguments.add_argument("--direction", choices=("t2i", "i2t", "both"), default="both", help="shown (%(default)s)")
+    args = parse(arguments, argv)
+    corpus = Corpus(args)
+    protocol = Protocol(args, corpus)
+    report = Report(args)
+    if not args.only_table:
+        cells.run(protocol.cells(args.methods), report.step)
+    tokens = ""
+    if args.tokens == "seen":
+        tokens = f" Heads over every position have the tokens of {args.min_texts} or more training captions."
+    seeds = ", ".join(map(str, args.seeds))
+    notes = NOTES.format(seeds=seeds, dagger=tables.DAGGER, level=tables.LEVEL, tokens=tokens)
+    directions = ("t2i", "i2t") if args.direction == "both" else (args.direction,)
+    for backbone in corpus.backbones:
+        lines = []
+        for row in args.methods:
+            lines += tables.read(args.out / "cells" / backbone / row, row, ROWS[row].label, args.seeds)
+        own = [line for line in lines if line.row == "grasp"]
+        tables.test(own, [line for line in lines if line.row != "grasp"])
+        report.step(f"{corpus.name}, {backbone}")
+        print(tables.write(lines, directions, args.out, f"table1-{backbone}", notes))
+        report.add(backbone, tables.numbers(lines))
+
+
+if __name__ == "__main__":
+    main()
