@@ -1,5 +1,6 @@
 """Triplets that were extracted elsewhere."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,20 @@ class TripletFile:
 
     def __repr__(self) -> str:
         return f"TripletFile({str(self.path)!r})"
+
+    def settings(self) -> dict[str, Any]:
+        """What decides about the triplets: the content of the file and ``missing``. A build resumes while they stay.
+
+        Raises:
+            FileNotFoundError: If there is no such file.
+        """
+        if not self.path.is_file():
+            raise FileNotFoundError(f"there is no triplet file {self.path}")
+        content = hashlib.sha256()
+        with self.path.open("rb") as file:
+            while block := file.read(1 << 20):
+                content.update(block)
+        return {"content": content.hexdigest()[:16], "missing": self.missing}
 
     def extract(self, dataset: Any) -> Iterator[CaptionTriplets]:
         """Yield the triplets of the dataset's captions, in the order of its topics.
