@@ -120,7 +120,7 @@ def fit(toy, toy_backbone, toy_cache):
             "learning_rate": 1e-3,
             "cache_dir": toy_cache,
         } | arguments
-        space = None if settings["method"] == "dense" else toy.space
+        space = settings.pop("space", toy.space if settings["method"] == "grasp" else None)
         valid = (toy.val.topics, toy.val.qrels) if validate else (None, None)
         trainer = GraspTrainer(toy_backbone, space, **settings)
         return trainer.fit(toy.train.topics, toy.train.qrels, *valid, corpus=[toy.train, toy.val])
