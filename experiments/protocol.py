@@ -22,7 +22,6 @@ from pyterrier_grasp.methods import load_method
 from pyterrier_grasp.training.pairs import cache_folder
 
 START_RATE = 1e-3
-SYSTEMS = {"D": "D", "S": "S", "official": "D+S, official scale", "calibrated": "D+S, w from val"}
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Row:
     Attributes:
         label: How the paper calls it.
         method: Name of the method.
-        space: ``concepts``, ``entities``, ``tokens`` (the whole vocabulary), ``positions`` (what ``--tokens`` says) or None.
+        space: ``concepts``, ``entities``, ``tokens`` (all), ``positions`` (what ``--tokens`` says) or None.
         options: Of the method.
         rescored: Further ways to score with the same weights: name -> options.
     """
@@ -66,9 +65,8 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
     group.add_argument("--epochs", type=int, default=200, help="most epochs of every row (%(default)s)")
     group.add_argument("--patience", type=int, default=20, help="epochs without a better one; 0: never stop early")
     group.add_argument("--batch-size", type=int, default=256, help="(%(default)s)")
-    rates = {"type": float, "nargs": "+"}
-    group.add_argument("--learning-rates", **rates, default=[1e-5, 1e-4, 1e-3], help="grid (%(default)s)")
-    group.add_argument("--head-learning-rates", **rates, default=[1e-4, 1e-3, 1e-2], help="grid (%(default)s)")
+    for name, grid in (("--learning-rates", [1e-5, 1e-4, 1e-3]), ("--head-learning-rates", [1e-4, 1e-3, 1e-2])):
+        group.add_argument(name, type=float, nargs="+", default=grid, help="grid (%(default)s)")
     group.add_argument("--grid-steps", type=int, default=500, help="of a run of the grid, first seed (%(default)s)")
     group.add_argument(
         "--tokens",
@@ -89,12 +87,13 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
 TINY: dict[str, Any] = {
     "dataset": "scenes",
     "backbone": ["scenes"],
-    "epochs": 1,
+    "epochs": 2,
     "patience": 0,
     "learning_rates": [1e-3],
     "head_learning_rates": [1e-2],
     "seeds": [1, 2],
     "tokens": "seen",
+    "option": ["grasp.token_source=hidden", "grasp-entities.token_source=hidden"],
 }
 
 
@@ -239,7 +238,7 @@ class Protocol:
         self, model: ptg.GraspModel, variant: str, figures: dict[str, Any], queries: list[pd.DataFrame]
     ) -> None:
         """Add a model's figures on test, in both directions, and its validation figures."""
-        states = self._states(model.backbone)
+        states = self.states(model.backbone)
         validation = choose_w(model, self.corpus.splits.val, states)
         prefix = f"{variant} " if variant else ""
         figures.setdefault("validation", {})[variant or model.method.name] = validation
@@ -310,7 +309,8 @@ class Protocol:
             "start_epochs": self.args.start_epochs,
         }
 
-    def _states(self, backbone: ptg.Backbone) -> ptg.TokenStateCache | LiveStates:
+    def states(self, backbone: ptg.Backbone) -> ptg.TokenStateCache | LiveStates:
+        """Token states of a backbone, cached or computed."""
         if self.args.no_cache:
             return LiveStates(backbone)
         return ptg.TokenStateCache(cache_folder(self.args.cache), backbone)

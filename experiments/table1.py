@@ -11,15 +11,10 @@ from experiments.corpora import add_arguments as add_corpus
 from experiments.protocol import ROWS, TABLE1, Protocol, add_arguments, parse
 from experiments.report import Report, parser
 
-NOTES = (
-    "Test split, percent, mean ± standard deviation over seeds {seeds}. {dagger}: better than the best system of all other "
-    "methods, paired t-test of seed-mean values a query, p < {level}. Active: mean non-zero dimensions on test.{tokens}"
-)
-
 
 def main(argv: list[str] | None = None) -> None:
     """Run the experiment."""
-    arguments = parser(__doc__, "table1", seeds=True)
+    arguments = parser(__doc__, "tables", seeds=True)
     add_corpus(arguments)
     add_arguments(arguments)
     arguments.add_argument("--methods", nargs="+", choices=TABLE1, default=list(TABLE1), help="rows (%(default)s)")
@@ -30,11 +25,9 @@ def main(argv: list[str] | None = None) -> None:
     report = Report(args)
     if not args.only_table:
         cells.run(protocol.cells(args.methods), report.step)
-    tokens = ""
+    notes = tables.notes(args.seeds)
     if args.tokens == "seen":
-        tokens = f" Heads over every position have the tokens of {args.min_texts} or more training captions."
-    seeds = ", ".join(map(str, args.seeds))
-    notes = NOTES.format(seeds=seeds, dagger=tables.DAGGER, level=tables.LEVEL, tokens=tokens)
+        notes += f" Heads over every position have the tokens of {args.min_texts} or more training captions."
     directions = ("t2i", "i2t") if args.direction == "both" else (args.direction,)
     for backbone in corpus.backbones:
         lines = []

@@ -269,7 +269,7 @@ class GraspModel(pt.Artifact):
         return self._like(self.method, encoder, space, self.w)
 
     def _per_dimension(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether a parameter has a row a dimension: ``heads.<modality>.weight``, and ``.bias`` but for a shared one."""
+        """Whether a parameter has a row a dimension: a head's ``weight``, and its ``bias`` but for one that all share."""
         parts = name.split(".")
         return parts[0] == "heads" and len(parts) == 3 and len(tensor) == len(self.space or ())
 
