@@ -1,9 +1,14 @@
 """What the loopback chat server answers: something that fits the schema it is asked for. No model is involved."""
 
+import base64
 import hashlib
+import io
 import json
 import re
 from typing import Any
+
+import numpy as np
+from PIL import Image
 
 _LINE = re.compile(r'^(\d+): ("(?:[^"\\]|\\.)*")$', re.M)
 _PHRASE = re.compile(r'^"(?:[^"\\]|\\.)*"$', re.M)
@@ -46,6 +51,8 @@ def answer(body: dict[str, Any], invent: bool = False, variant: str = "") -> str
         value: Any = _triplets(question, invent)
     elif "groups" in names:
         value = _groups(question, invent)
+    elif "choice" in names:
+        value = {"choice": _brighter(body)}
     elif "description" in names:
         value = {"description": f"A picture of {_word(question)}{variant}."}
     else:
@@ -70,6 +77,21 @@ def _groups(question: str, invent: bool) -> dict[str, Any]:
     if invent:
         groups.append({"canonical": "gryphon", "members": ["gryphon"]})
     return {"groups": groups, "dropped": []}
+
+
+def _brighter(body: dict[str, Any]) -> str:
+    """``A`` or ``B``, whichever of the two pictures shown is brighter; ``tie`` if none is."""
+    shown = [
+        part for message in body["messages"] if not isinstance(message["content"], str) for part in message["content"]
+    ]
+    urls = [part["image_url"]["url"] for part in shown if part["type"] == "image_url"]
+    first, second = (_brightness(url) for url in urls[:2])
+    return "tie" if first == second else "A" if first > second else "B"
+
+
+def _brightness(url: str) -> float:
+    with Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))) as image:
+        return float(np.asarray(image.convert("L"), np.float64).mean())
 
 
 def _word(text: str) -> str:

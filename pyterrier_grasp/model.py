@@ -269,7 +269,7 @@ class GraspModel(pt.Artifact):
         return self._like(self.method, encoder, space, self.w)
 
     def _per_dimension(self, name: str, tensor: torch.Tensor) -> bool:
-        """Whether a parameter has a row a dimension: a head's ``weight``, and its ``bias`` but for one that all share."""
+        """Whether a parameter has a row a dimension: a head's ``weight``, and its ``bias`` unless all share one."""
         parts = name.split(".")
         return parts[0] == "heads" and len(parts) == 3 and len(tensor) == len(self.space or ())
 
