@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.preset == "tiny":
         dataset, topics, results = tiny(args)
         if args.base_url is None and not args.dry_run:
+            args.model = "the-brighter-image"
             with RunningServer() as server:
                 compare(args, report, results, topics, dataset, server.url)
             return

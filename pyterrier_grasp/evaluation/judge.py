@@ -66,15 +66,15 @@ class Judgement:
 
     def summary(self) -> dict[str, Any]:
         """Mean and deviation over repeats of ``win, lose, tie`` and ``margin`` (win - lose), and the counts."""
-        shares = self.shares()
+        shares, names = self.shares(), ("win", "lose", "tie", "margin")
         shares["margin"] = shares["win"] - shares["lose"]
         deviation = shares.std(ddof=1)  # not a number for one repeat
         asked = self.verdicts.groupby("repeat").size()
         both = self.verdicts.dropna(subset=["verdict"])
         swayed = (both["forward"] != both["backward"]).mean() if len(both) else float("nan")
         return {
-            **{name: float(shares[name].mean()) for name in shares},
-            **{f"{name}_std": float(deviation[name]) for name in shares},
+            **{name: float(shares[name].mean()) for name in names},
+            **{f"{name}_std": float(deviation[name]) for name in names},
             "agreement": self.agreement,
             "queries": self.queries,
             "judged": int(asked.max()) if len(asked) else 0,
