@@ -62,6 +62,8 @@ def main() -> None:
     measured: dict[Cell, list[dict[str, float]]] = {cell: [] for cell in cells}
     for number in range(args.rounds):
         for cell in cells:
+            if number and cell.method in PER_POSITION:
+                continue  # a minute a step: once is enough
             report.step(
                 f"round {number + 1}: {cell.method}, L = {cell.length}, |C| = {cell.concepts}, B = {cell.batch}"
             )
@@ -96,7 +98,8 @@ def plan(args: Any) -> list[Cell]:
 def alone(cell: Cell, args: Any) -> dict[str, float]:
     """Measure a cell in a process of its own."""
     command = [sys.executable, "-m", "experiments.bench_training", "--cell", json.dumps(cell._asdict())]
-    command += ["--threads", str(args.threads), "--steps", str(args.steps), "--seed", str(args.seed)]
+    steps = 1 if cell.method in PER_POSITION else args.steps
+    command += ["--threads", str(args.threads), "--steps", str(steps), "--seed", str(args.seed)]
     command += ["--out", str(args.out)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
