@@ -28,6 +28,7 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
     group.add_argument("--text", help="with --states: folder or hub id of the text encoder")
     group.add_argument("--concepts", type=Path, help="a built concept space (default: built from --triplets)")
     group.add_argument("--triplets", type=Path, help="triplet file (default: triplets.jsonl.gz in --data)")
+    group.add_argument("--descriptions", type=Path, help="a further text an image for training, as describe() writes")
     group.add_argument("--min-df", type=int, default=5, help="fewest training images of a concept (%(default)s)")
 
 
@@ -68,7 +69,10 @@ class Corpus:
     @cached_property
     def splits(self) -> Splits:
         """Text -> image."""
-        return Splits(*(pt.get_dataset(f"irds:{self.name}/{split}") for split in ("train", "val", "test")))
+        train, val, test = (pt.get_dataset(f"irds:{self.name}/{split}") for split in ("train", "val", "test"))
+        if self.args.descriptions is not None:
+            train = ptg.DescribedDataset(train, self.args.descriptions)
+        return Splits(train, val, test)
 
     @cached_property
     def reverse_qrels(self) -> Any:

@@ -1,6 +1,7 @@
 """The protocol of the tables: one start, learning rates from a grid on validation, the same steps for every row."""
 
 import argparse
+import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -299,6 +300,8 @@ class Protocol:
             "batch_size": self.args.batch_size,
             "precision": self.args.precision,
         }
+        if self.args.descriptions is not None:
+            settings["descriptions"] = hashlib.sha256(self.args.descriptions.read_bytes()).hexdigest()[:16]
         if row is None:
             return settings
         space = self.space(backbone, row)
