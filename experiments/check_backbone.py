@@ -10,7 +10,7 @@ from typing import Any
 import pyterrier as pt
 
 import pyterrier_grasp as ptg
-from experiments.protocol import plain_value
+from experiments.arguments import plain_value
 from experiments.report import Report, parser
 from experiments.scoring import NAMES, measure, score
 from pyterrier_grasp.methods import load_method

@@ -14,11 +14,13 @@ from scipy.sparse import csr_array
 
 import pyterrier_grasp as ptg
 from experiments import cells
+from experiments.arguments import add_arguments, parse
 from experiments.cells import Cell
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import ROWS, Protocol, add_arguments, parse
+from experiments.protocol import Protocol
 from experiments.report import Report, parser
+from experiments.rows import ROWS
 from experiments.scoring import NAMES, choose_w, measure, score
 from experiments.tables import markdown
 from pyterrier_grasp.pruning import top_activated

@@ -11,8 +11,8 @@ from typing import Any
 import pyterrier as pt
 
 import pyterrier_grasp as ptg
+from experiments.arguments import plain_value
 from experiments.compare import Splits, compare, grounding, show, train_both
-from experiments.protocol import plain_value
 from experiments.report import Report, parser
 from pyterrier_grasp.concepts import Extractor
 from pyterrier_grasp.concepts.mining.embed import DEFAULT

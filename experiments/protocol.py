@@ -5,18 +5,18 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 import pyterrier_grasp as ptg
+from experiments.arguments import parse_options
 from experiments.cells import Cell
 from experiments.corpora import Corpus
 from experiments.report import versions
+from experiments.rows import ROWS
 from experiments.scoring import NAMES, choose_w, measure, score
 from pyterrier_grasp.backbones import LiveStates
 from pyterrier_grasp.methods import load_method
@@ -25,95 +25,11 @@ from pyterrier_grasp.training.pairs import cache_folder
 START_RATE = 1e-3
 
 
-@dataclass(frozen=True)
-class Row:
-    """A trained row of a table.
-
-    Attributes:
-        label: How the paper calls it.
-        method: Name of the method.
-        space: ``concepts``, ``entities``, ``tokens`` (all), ``positions`` (what ``--tokens`` says) or None.
-        options: Of the method.
-        rescored: Further ways to score with the same weights: name -> options.
-    """
-
-    label: str
-    method: str
-    space: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    rescored: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-
-ROWS = {
-    "dense": Row("Dense", "dense"),
-    "visualsparta": Row("VisualSparta", "visualsparta", "positions"),
-    "lexlip": Row("LexLIP (fine-tuning)", "lexlip", "positions"),
-    "stair": Row("STAIR", "stair", "positions"),
-    "d2s": Row("D2S", "d2s", "tokens"),
-    "sdlbt": Row("SDLBT", "sdlbt", "tokens"),
-    "grasp": Row("GRASP", "grasp", "concepts", rescored={"evidence": {"similarity": "evidence"}}),
-    "sdlbt-concepts": Row("SDLBT on the concept space", "sdlbt", "concepts"),
-    "grasp-entities": Row("GRASP, entities only", "grasp", "entities"),
-}
-TABLE1 = ("dense", "visualsparta", "lexlip", "stair", "d2s", "sdlbt", "grasp")
-
-
-def add_arguments(arguments: argparse.ArgumentParser) -> None:
-    """The arguments that say how to train and evaluate."""
-    group = arguments.add_argument_group("protocol")
-    group.add_argument("--preset", choices=("tiny",), help="scenes and its backbone, minutes in all")
-    group.add_argument("--start-epochs", type=int, default=0, help="of a common dense start (%(default)s)")
-    group.add_argument("--epochs", type=int, default=200, help="most epochs of every row (%(default)s)")
-    group.add_argument("--patience", type=int, default=20, help="epochs without a better one; 0: never stop early")
-    group.add_argument("--batch-size", type=int, default=256, help="(%(default)s)")
-    for name, grid in (("--learning-rates", [1e-5, 1e-4, 1e-3]), ("--head-learning-rates", [1e-4, 1e-3, 1e-2])):
-        group.add_argument(name, type=float, nargs="+", default=grid, help="grid (%(default)s)")
-    group.add_argument("--grid-steps", type=int, default=500, help="of a run of the grid, first seed (%(default)s)")
-    group.add_argument(
-        "--tokens",
-        choices=("all", "seen"),
-        default="all",
-        help="dimensions of heads over every position: the vocabulary, or tokens of --min-texts training captions",
-    )
-    group.add_argument("--min-texts", type=int, default=5, help="for --tokens seen (%(default)s)")
-    group.add_argument(
-        "--option", action="append", default=[], metavar="ROW.NAME=VALUE", help="option of a row's method"
-    )
-    group.add_argument("--no-cache", action="store_true", help="keep no token states on disk")
-    group.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16 (%(default)s)")
-    group.add_argument("--only-table", action="store_true", help="train nothing, show what is there")
-    group.add_argument("--threads", type=int, help="of torch")
-
-
-TINY: dict[str, Any] = {
-    "dataset": "scenes",
-    "backbone": ["scenes"],
-    "epochs": 2,
-    "patience": 0,
-    "learning_rates": [1e-3],
-    "head_learning_rates": [1e-2],
-    "seeds": [1, 2],
-    "tokens": "seen",
-    "option": ["grasp.token_source=hidden", "grasp-entities.token_source=hidden"],
-}
-
-
-def parse(arguments: argparse.ArgumentParser, argv: list[str] | None = None) -> argparse.Namespace:
-    """Parse, with the preset's values as defaults."""
-    preset = arguments.parse_known_args(argv)[0].preset
-    if preset == "tiny":
-        arguments.set_defaults(**TINY)
-    args = arguments.parse_args(argv)
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    return args
-
-
 class Protocol:
     """Cells of the rows asked for.
 
     Args:
-        args: Of :func:`add_arguments` and :func:`corpora.add_arguments`, with ``out``, ``cache`` and ``seeds``.
+        args: Of ``add_arguments`` of ``arguments`` and of ``corpora``, with ``out``, ``cache`` and ``seeds``.
         corpus: What to train on.
     """
 
@@ -321,31 +237,3 @@ class Protocol:
     def _backbone(self, name: str) -> ptg.Backbone:
         opener: Callable[[], ptg.Backbone] = self.corpus.backbones[name]
         return opener()
-
-
-def parse_options(given: list[str]) -> dict[str, dict[str, Any]]:
-    """``["grasp.w=0.3"]`` -> ``{"grasp": {"w": 0.3}}``.
-
-    Raises:
-        SystemExit: If one has another form or names no row.
-    """
-    options: dict[str, dict[str, Any]] = {}
-    for text in given:
-        row, dot, rest = text.partition(".")
-        name, sign, value = rest.partition("=")
-        if not dot or not sign or row not in ROWS:
-            raise SystemExit(f"--option {text}: write ROW.NAME=VALUE, with a row of {', '.join(ROWS)}")
-        options.setdefault(row, {})[name] = plain_value(value)
-    return options
-
-
-def plain_value(value: str) -> Any:
-    """A number, a truth value, a tuple (with commas) or the text itself."""
-    for kind in (int, float):
-        try:
-            return kind(value)
-        except ValueError:
-            continue
-    if value in ("true", "false"):
-        return value == "true"
-    return tuple(filter(None, value.split(","))) if "," in value else value

@@ -6,10 +6,12 @@ processes at once.
 """
 
 from experiments import cells, tables
+from experiments.arguments import add_arguments, parse
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import ROWS, TABLE1, Protocol, add_arguments, parse
+from experiments.protocol import Protocol
 from experiments.report import Report, parser
+from experiments.rows import ROWS, TABLE1
 
 
 def main(argv: list[str] | None = None) -> None:

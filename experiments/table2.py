@@ -5,10 +5,12 @@ GRASP. Cells are those of ``table1`` where ``--out`` and the settings are the sa
 """
 
 from experiments import cells, tables
+from experiments.arguments import add_arguments, parse
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import ROWS, Protocol, add_arguments, parse
+from experiments.protocol import Protocol
 from experiments.report import Report, parser
+from experiments.rows import ROWS
 
 TABLE2 = ("sdlbt", "sdlbt-concepts", "grasp-entities", "grasp")
 

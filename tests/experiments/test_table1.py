@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from experiments import figure2, table1, table2
-from experiments.protocol import parse_options
+from experiments.arguments import parse_options
 from pyterrier_grasp.datasets import scenes
 from pyterrier_grasp.training import GraspTrainer
 
