@@ -11,7 +11,7 @@ from torch import Tensor
 from pyterrier_grasp.backbones import Backbone
 from pyterrier_grasp.concepts import ConceptSpace
 from pyterrier_grasp.methods import losses
-from pyterrier_grasp.methods.base import Batch, Method, Space, check_choice, required
+from pyterrier_grasp.methods.base import Batch, Method, Space, check_choice, check_not_negative, required
 from pyterrier_grasp.methods.concept_head import ConceptHead, activate, concept_bias
 from pyterrier_grasp.methods.dual_encoder import DualEncoder, Encoded
 
@@ -23,12 +23,14 @@ class Grasp(Method):
     Attributes:
         w: Weight of the sparse score in ``s_comb = s_dense + w * s_sparse``; the paper's 0.1.
         grounding_weight: The paper's lambda, 0.5.
-        similarity: Sparse similarity: ``cosine`` or ``dot`` of ``z``, or ``evidence`` (ours, not the paper's), with
-            ``p = sigmoid(raw)`` the head's probability of a concept: a text has weight ``p`` where it is above
-            ``evidence_threshold``, an image ``max(0, log(p / evidence_eps))``. The head believes more than ``z``, which
-            is 0 below p = 0.5, can say. The training losses use the cosine then: evidence is a way to score.
+        similarity: Sparse similarity: ``cosine`` or ``dot`` of ``z``, or one of two that are ours and not the paper's,
+            with ``p = sigmoid(raw)`` the head's probability of a concept. ``evidence``: a text has weight ``p`` where
+            it is above ``evidence_threshold``, an image ``max(0, log(p / evidence_eps))``; the head believes more than
+            ``z``, which is 0 below p = 0.5, can say. ``blend``: the text's vector is the cosine's, the image's is the
+            evidence and ``blend`` times the cosine's. The training losses use the cosine then: these are ways to score.
         evidence_eps: Probability of a concept that an image gets no weight for.
         evidence_threshold: Smallest probability that gives a text a concept.
+        blend: Weight of the cosine's image vector beside the evidence.
         contrastive: Scores with a contrastive loss; the paper drops the sparse one.
         distill: Scores taught by the combined score.
         detach_teacher: Stop the gradient at the teacher.
@@ -55,6 +57,7 @@ class Grasp(Method):
         "similarity",
         "evidence_eps",
         "evidence_threshold",
+        "blend",
         "token_source",
         "normalise_tokens",
         "exclude_special",
@@ -65,6 +68,7 @@ class Grasp(Method):
     similarity: str = "cosine"
     evidence_eps: float = 0.03
     evidence_threshold: float = 0.5
+    blend: float = 10.0
     contrastive: tuple[str, ...] = ("dense", "comb")
     distill: tuple[str, ...] = ("dense", "sparse")
     detach_teacher: bool = True
@@ -84,7 +88,7 @@ class Grasp(Method):
     train_projections: bool = True
 
     def __post_init__(self) -> None:
-        check_choice("grasp", "similarity", self.similarity, ("cosine", "dot", "evidence"))
+        check_choice("grasp", "similarity", self.similarity, ("cosine", "dot", "evidence", "blend"))
         check_choice("grasp", "bce_input", self.bce_input, ("logit", "z", "prob"))
         check_choice("grasp", "reduction", self.reduction, ("sum", "mean"))
         check_choice("grasp", "bias_init", self.bias_init, ("neg_idf", "idf", "prior_logit", "zeros"))
@@ -99,10 +103,11 @@ class Grasp(Method):
         for option in ("evidence_eps", "evidence_threshold"):
             if not 0 < getattr(self, option) < 1:
                 raise ValueError(f"grasp: {option} is {getattr(self, option)}; it must be between 0 and 1")
-        if self.bce_input != "logit" and self.similarity == "evidence":
+        check_not_negative("grasp", blend=self.blend)
+        if self.bce_input != "logit" and self.similarity in ("evidence", "blend"):
             raise ValueError(
-                f"grasp: similarity='evidence' reads the head's raw score as a logit, and bce_input={self.bce_input!r} "
-                "trains another one; use bce_input='logit'"
+                f"grasp: similarity={self.similarity!r} reads the head's raw score as a logit, and "
+                f"bce_input={self.bce_input!r} trains another one; use bce_input='logit'"
             )
         if self.bce_input != "logit" and self.bias_init in ("neg_idf", "prior_logit"):
             raise ValueError(
@@ -166,12 +171,13 @@ class Grasp(Method):
     def sparse_vectors(self, raw: Tensor | None, modality: str, own: Tensor | None = None) -> Tensor:
         """``z`` of Eq. 5, L2-normalised for ``similarity="cosine"``, or the evidence; a zero vector stays zero."""
         raw = required(raw)
-        if self.similarity != "evidence":
+        if self.similarity in ("cosine", "dot") or (self.similarity == "blend" and modality == "text"):
             return self._similarity(activate(raw))
         if modality == "text":
             p = raw.sigmoid()
             return torch.where(p > self.evidence_threshold, p, 0.0)
-        return (F.logsigmoid(raw) - math.log(self.evidence_eps)).clamp_min(0.0)
+        evidence = (F.logsigmoid(raw) - math.log(self.evidence_eps)).clamp_min(0.0)
+        return evidence + self.blend * self._similarity(activate(raw)) if self.similarity == "blend" else evidence
 
     def _similarity(self, z: Tensor) -> Tensor:
         return z if self.similarity == "dot" else F.normalize(z, dim=1)
