@@ -22,7 +22,7 @@ from experiments.protocol import Protocol
 from experiments.report import Report, parser
 from experiments.rows import ROWS
 from experiments.scoring import NAMES, choose_w, measure, score
-from experiments.tables import markdown
+from experiments.tables import SYSTEMS, markdown
 from pyterrier_grasp.pruning import top_activated
 
 
@@ -37,15 +37,16 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(arguments, argv)
     corpus = Corpus(args)
     protocol = Protocol(args, corpus)
-    report = Report(args)
-    cells.run(protocol.cells([*args.baselines, "grasp"]), report.step)
-    pruned = [
-        pruned_cell(protocol, backbone, row, seed)
-        for backbone in corpus.backbones
-        for row in args.baselines
-        for seed in args.seeds
-    ]
-    cells.run(pruned, report.step)
+    report = Report(args, file="figure2.json")
+    if not args.only_table:
+        cells.run(protocol.cells([*args.baselines, "grasp"]), report.step)
+        pruned = [
+            pruned_cell(protocol, backbone, row, seed)
+            for backbone in corpus.backbones
+            for row in args.baselines
+            for seed in args.seeds
+        ]
+        cells.run(pruned, report.step)
     for backbone in corpus.backbones:
         report.step(f"{corpus.name}, {backbone}: (a) R@1")
         bars = size_matched(protocol, backbone, args.baselines)
@@ -54,12 +55,13 @@ def main(argv: list[str] | None = None) -> None:
         report.add(f"{backbone} size-matched", bars)
         draw(bars, args.out / f"figure2a-{backbone}.png")
         report.step(f"{corpus.name}, {backbone}: (b) the strongest dimensions of {args.images} images of val")
-        examples = activations(protocol, backbone, [*args.baselines, "grasp"])
+        rows = [row for row in (*args.baselines, "grasp") if protocol.folder(backbone, row, args.seeds[0]).is_dir()]
+        examples = activations(protocol, backbone, rows)
         text = "\n".join(json.dumps(example, ensure_ascii=False) for example in examples)
         (args.out / f"figure2b-{backbone}.jsonl").write_text(text + "\n", encoding="utf-8")
         for example in examples:
             print(f"\n{example['docno']}: {example['captions'][0]}")
-            for row in (*args.baselines, "grasp"):
+            for row in rows:
                 print(f"  {ROWS[row].label:8}" + ", ".join(f"{name} {weight:.2f}" for name, weight in example[row]))
         report.add(f"{backbone} activations", examples)
 
@@ -119,17 +121,22 @@ def evaluate(protocol: Protocol, model: ptg.GraspModel) -> dict[str, Any]:
 
 
 def size_matched(protocol: Protocol, backbone: str, baselines: list[str]) -> pd.DataFrame:
-    """A row a model, seed and system: ``model, seed, dimensions, system, R@1, R@5, RR@10`` in [0, 1]."""
+    """A row a model, seed and system: ``model, seed, dimensions, system, R@1, R@5, RR@10``.
+
+    Measures are in [0, 1]; those of a missing cell are NaN, and its dimensions 0.
+    """
     rows = []
     for row in [*(name for base in baselines for name in (base, f"{base}-pruned")), "grasp"]:
         label = ROWS[row.removesuffix("-pruned")].label + (", pruned" if row.endswith("-pruned") else "")
         for seed in protocol.args.seeds:
             path = protocol.folder(backbone, row, seed) / "metrics.json"
-            figures = json.loads(path.read_text(encoding="utf-8"))
+            figures: dict[str, Any] = {"dimensions": 0, "systems": {}}
+            if path.is_file():
+                figures = json.loads(path.read_text(encoding="utf-8"))
             systems = figures["systems"].get("t2i", figures["systems"])
             for system in ("S", "calibrated"):
                 found = {"model": label, "seed": seed, "dimensions": figures["dimensions"], "system": system}
-                rows.append(found | systems[system])
+                rows.append(found | systems.get(system, dict.fromkeys(NAMES, np.nan)))
     return pd.DataFrame(rows)
 
 
@@ -137,10 +144,12 @@ def shown(bars: pd.DataFrame) -> pd.DataFrame:
     """The bars as text, percent, mean ± standard deviation over seeds."""
     rows = []
     for (model, system), part in bars.groupby(["model", "system"], sort=False):
-        spread = part["R@1"].std(ddof=1)
-        text = f"{100 * part['R@1'].mean():.2f}" + (f" ± {100 * spread:.2f}" if len(part) > 1 else "")
-        system = {"calibrated": "D+S, w from val"}.get(str(system), system)
-        rows.append({"model": model, "dims": f"{part['dimensions'].iloc[0]:,}", "system": system, "R@1": text})
+        values = 100 * part["R@1"].dropna()
+        text = f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
+        if 0 < len(values) < len(part):
+            text += f" ({len(values)} of {len(part)} seeds)"
+        row = {"model": model, "dims": f"{part['dimensions'].max():,}", "system": SYSTEMS[str(system)]}
+        rows.append(row | {"R@1": text if len(values) else "missing"})
     return pd.DataFrame(rows)
 
 
@@ -175,9 +184,9 @@ def draw(bars: pd.DataFrame, path: Path) -> None:
     names = list(dict.fromkeys(bars["model"]))
     for offset, (system, label) in enumerate((("S", "S"), ("calibrated", "D+S, w from val"))):
         parts = [100 * bars[(bars["model"] == name) & (bars["system"] == system)]["R@1"] for name in names]
-        spread = [part.std(ddof=1) if len(part) > 1 else 0 for part in parts]
+        spread = [part.std(ddof=1) if part.count() > 1 else 0 for part in parts]
         axes.bar(np.arange(len(names)) + 0.4 * offset - 0.2, [p.mean() for p in parts], 0.38, yerr=spread, label=label)
-    sizes = bars.groupby("model")["dimensions"].first()
+    sizes = bars.groupby("model")["dimensions"].max()
     axes.set_xticks(range(len(names)), [f"{name}\n{sizes[name]:,} dims" for name in names])
     axes.set_ylabel("R@1 (%)")
     axes.set_title("Spaces of equal size")

@@ -93,22 +93,26 @@ class Protocol:
             if method.learning_rate not in args.learning_rates:
                 chosen["learning_rate"] = sorted(args.learning_rates)[len(args.learning_rates) // 2]
             for name, grid in grids.items():
-                best = -1.0
-                for rate in grid if len(grid) > 1 else ():
+                if len(grid) == 1:
+                    chosen[name] = grid[0]
+                    continue
+                selected = {}
+                for rate in grid:
                     run = chosen | {name: rate}
                     key = (run["learning_rate"], run["head_learning_rate"])
                     if key not in tried:
                         trainer = self._trainer(backbone, row, seed, start, run, max_steps=args.grid_steps)
                         tried[key] = run | self._try(trainer)
-                    if tried[key]["selected"] > best:
-                        best, chosen_rate = tried[key]["selected"], rate
-                chosen[name] = chosen_rate if len(grid) > 1 else grid[0]
+                    selected[rate] = tried[key]["selected"]
+                chosen[name] = max(selected, key=selected.__getitem__)
+                if selected[chosen[name]] < 0:
+                    raise FloatingPointError(f"{row} diverged at every {name} of {grid}; give lower ones")
             pd.DataFrame(tried.values()).to_csv(folder / "grid.csv", index=False)
             (folder / "rates.json").write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
 
         settings = self._settings(backbone, row) | grids | {"seed": seed, "grid_steps": args.grid_steps}
         folder = args.out / "cells" / backbone / row / "rates"
-        return Cell(folder, settings, work, [] if start is None else [start])
+        return Cell(folder, settings, work, [] if start is None else [start], self._defaults(row))
 
     def _try(self, trainer: ptg.GraspTrainer) -> dict[str, float]:
         """Validation figures of a short run, and the one that selects."""
@@ -145,9 +149,15 @@ class Protocol:
             model.save(folder / "model")
             (folder / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
+        def outdated(folder: Path) -> str | None:
+            used = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["rates"]
+            path = rates.folder / "rates.json"
+            now = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else used
+            return None if used == now else f"it was trained with {used}, and {rates.folder} has chosen {now} since"
+
         settings = self._settings(backbone, row) | {"seed": seed, "epochs": args.epochs, "patience": args.patience}
         needs = [rates] if start is None else [rates, start]
-        return Cell(self.folder(backbone, row, seed), settings, work, needs)
+        return Cell(self.folder(backbone, row, seed), settings, work, needs, self._defaults(row), outdated)
 
     # -- pieces ------------------------------------------------------------------------------------------------
 
@@ -227,6 +237,10 @@ class Protocol:
             "space": None if space is None else space.fingerprint,
             "start_epochs": self.args.start_epochs,
         }
+
+    def _defaults(self, row: str) -> dict[str, dict[str, Any]]:
+        """Options that a method did not have when a cell was made; a saved model is loaded with these too."""
+        return {"options": load_method(ROWS[row].method).options()}
 
     def states(self, backbone: ptg.Backbone) -> ptg.TokenStateCache | LiveStates:
         """Token states of a backbone, cached or computed."""

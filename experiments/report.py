@@ -49,16 +49,18 @@ def parser(doc: str | None, name: str, *, seeds: bool = False) -> argparse.Argum
 
 
 class Report:
-    """Collects figures and writes them to ``out/metrics.json``.
+    """Collects figures and writes them to a file in ``out``.
 
     Args:
         args: The parsed arguments, recorded as settings.
+        file: Name of the file, where several experiments share a folder.
         **settings: Further settings.
     """
 
-    def __init__(self, args: argparse.Namespace, **settings: Any) -> None:
+    def __init__(self, args: argparse.Namespace, *, file: str = "metrics.json", **settings: Any) -> None:
         self.out: Path = args.out
         self.out.mkdir(parents=True, exist_ok=True)
+        self.file = file
         self.settings = vars(args) | settings
         self.figures: dict[str, Any] = {}
         self._commit = _git_commit()  # what was imported, whatever is committed while it runs
@@ -76,7 +78,7 @@ class Report:
             "python": platform.python_version(),
             "packages": versions(),
         }
-        (self.out / "metrics.json").write_text(json.dumps(content, indent=1, default=_plain) + "\n", encoding="utf-8")
+        (self.out / self.file).write_text(json.dumps(content, indent=1, default=_plain) + "\n", encoding="utf-8")
 
     def step(self, text: str) -> None:
         """Print ``text`` as a heading with the seconds gone so far."""

@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse(arguments, argv)
     corpus = Corpus(args)
     protocol = Protocol(args, corpus)
-    report = Report(args)
+    report = Report(args, file="table1.json")
     if not args.only_table:
         cells.run(protocol.cells(args.methods), report.step)
     notes = tables.notes(args.seeds)

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> None:
     add_arguments(arguments)
     args = parse(arguments, argv)
     corpus = Corpus(args)
-    report = Report(args)
+    report = Report(args, file="table2.json")
     if not args.only_table:
         cells.run(Protocol(args, corpus).cells(list(TABLE2)), report.step)
     for backbone in corpus.backbones:

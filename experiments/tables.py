@@ -32,6 +32,7 @@ class Line:
         dimensions: Of the space.
         p_values: Direction -> measure -> p of the paired t-test against the best baseline; only where it was asked for.
         better: Direction -> measure -> whether the mean is above that baseline's.
+        asked: How many seeds were asked for.
     """
 
     row: str
@@ -44,6 +45,7 @@ class Line:
     dimensions: int = 0
     p_values: dict[str, dict[str, float]] = field(default_factory=dict)
     better: dict[str, dict[str, bool]] = field(default_factory=dict)
+    asked: int = 0
 
     @property
     def seeds(self) -> int:
@@ -65,14 +67,14 @@ def read(folder: Path, row: str, label: str, seeds: Sequence[int]) -> list[Line]
     """
     cells = {seed: folder / str(seed) for seed in seeds if (folder / str(seed) / "metrics.json").is_file()}
     if not cells:
-        return [Line(row, label, "")]
+        return [Line(row, label, "", asked=len(seeds))]
     metrics = {seed: json.loads((cell / "metrics.json").read_text(encoding="utf-8")) for seed, cell in cells.items()}
     queries = {seed: pd.read_csv(cell / "queries.csv.gz", dtype={"qid": str}) for seed, cell in cells.items()}
     first = next(iter(metrics.values()))
     lines = []
     for system in next(iter(first["systems"].values())):
         variant = system.rpartition(" ")[0]
-        line = Line(row, f"{label}, {variant}" if variant else label, system)
+        line = Line(row, f"{label}, {variant}" if variant else label, system, asked=len(seeds))
         for direction, systems in first["systems"].items():
             line.means[direction] = pd.DataFrame(
                 [content["systems"][direction][system] for content in metrics.values()], index=list(metrics)
@@ -131,7 +133,8 @@ def text_table(lines: list[Line], directions: Sequence[str]) -> pd.DataFrame:
     rows = []
     for line in lines:
         system = line.system.rpartition(" ")[2]
-        row = {"method": line.label, "system": SYSTEMS.get(system, "missing")}
+        partial = f" ({line.seeds} of {line.asked} seeds)" if 0 < line.seeds < line.asked else ""
+        row = {"method": line.label + partial, "system": SYSTEMS.get(system, "missing")}
         row["w"] = ", ".join(f"{w:.3g}" for w in line.weights)
         for direction in directions:
             prefix = "i2t " if direction == "i2t" else ""

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -52,6 +53,41 @@ def test_other_settings_are_an_error_that_names_them(tmp_path):
     run([cell(tmp_path, "a", [], epochs=3, rates=(1e-3, 1e-4))], silent)
     with pytest.raises(ValueError, match="other settings: epochs was 3 and is 4. Give another --out, or remove it"):
         run([cell(tmp_path, "a", [], epochs=4, rates=(1e-3, 1e-4))], silent)
+
+
+def test_an_option_that_came_later_counts_as_its_default(tmp_path):
+    log = []
+    run([cell(tmp_path, "a", log, options={"w": 0.1})], silent)
+    now = cell(tmp_path, "a", log, options={"w": 0.1, "new": (1, 2)})
+    with pytest.raises(ValueError, match=r"other settings: options.new was None and is \[1, 2\]\. Give"):
+        now.done()
+    now.defaults = {"options": {"w": 0.3, "new": (1, 2)}}
+    assert now.done()
+    now.settings["options"]["new"] = (1, 3)
+    with pytest.raises(ValueError, match=r"options.new was \[1, 2\] and is \[1, 3\]"):
+        now.done()
+
+
+def test_an_outdated_cell_is_an_error_even_if_what_it_needs_is_done_anew(tmp_path):
+    def made(value):
+        def work(folder):
+            (folder / "value").write_text(value)
+
+        def copy(folder):
+            (folder / "copy").write_text((tmp_path / "first" / "value").read_text())
+
+        def outdated(folder):
+            return None if (folder / "copy").read_text() == (tmp_path / "first" / "value").read_text() else "no copy"
+
+        first = Cell(tmp_path / "first", {}, work)
+        return [first, Cell(tmp_path / "second", {}, copy, [first], outdated=outdated)]
+
+    run(made("1"), silent)
+    shutil.rmtree(tmp_path / "first")
+    run(made("1"), silent)
+    shutil.rmtree(tmp_path / "first")
+    with pytest.raises(ValueError, match="second is outdated: no copy. Remove it"):
+        run(made("2"), silent)
 
 
 def test_a_cell_that_another_process_does_is_waited_for(tmp_path):

@@ -67,8 +67,9 @@ def test_nothing_retrieved_counts_as_zero(model, toy, toy_cache):
     assert len(table) == len(toy.test.topics) and (table == 0).all().all()
 
 
-def test_w_is_chosen_as_in_training(fit, toy, toy_cache):
-    trainer = fit(tune_w=True)
+@pytest.mark.parametrize("method", ["grasp", "d2s", "stair"])
+def test_w_is_chosen_as_in_training(fit, toy, toy_cache, method):
+    trainer = fit(method=method, tune_w=True)
     chosen = choose_w(trainer.model, toy.val, TokenStateCache(toy_cache, trainer.backbone))
     assert chosen["w"] == trainer.model.w
     assert chosen["D+S_w_R@1"] == pytest.approx(trainer.validation_scores()["D+S_w_R@1"])

@@ -1,6 +1,7 @@
 """The tables from the command line, on the toy corpus as a folder of one's own."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,9 @@ def test_table1(arguments, capsys, monkeypatch):
     grid = pd.read_csv(out / "cells" / "states" / "grasp" / "rates" / "grid.csv")
     assert sorted(grid["learning_rate"]) == [1e-4, 1e-3] and grid["selected"].notna().all()
 
+    figures = json.loads((out / "table1.json").read_text())["figures"]["states"]
+    assert len(figures) == len(numbers)
+
     # the second time nothing is trained, in the order and with the seeds asked for
     monkeypatch.setattr(GraspTrainer, "fit", None)
     table1.main(
@@ -112,6 +116,39 @@ def test_table2_and_figure2_share_the_cells(arguments, capsys):
     examples = [json.loads(line) for line in (out / "figure2b-states.jsonl").read_text().splitlines()]
     assert len(examples) == 2 and all(len(example["sdlbt"]) <= 3 for example in examples)
     assert examples[0]["captions"][0] in shown
+
+    figure2.main([*argv, "--seeds", "1", "7", "--only-table", "--baselines", "sdlbt", "d2s"])
+    shown = capsys.readouterr().out
+    assert "(1 of 2 seeds)" in shown and "| D2S, pruned | 0 | S | missing |" in shown
+
+
+def test_a_grid_that_diverges_everywhere_is_an_error(arguments, monkeypatch, tmp_path):
+    def diverge(self, *corpus):
+        raise FloatingPointError("nan")
+
+    argv = [*arguments[0], "--methods", "dense", "--seeds", "1", "--start-epochs", "0", "--out", str(tmp_path)]
+    monkeypatch.setattr(GraspTrainer, "fit", diverge)
+    with pytest.raises(FloatingPointError, match=r"dense diverged at every learning_rate of \[0.1, 1.0\]"):
+        table1.main([*argv, "--learning-rates", "0.1", "1"])
+    assert not (tmp_path / "cells" / "states" / "dense" / "rates").exists()
+
+
+def test_rates_chosen_anew_make_trainings_outdated(arguments, tmp_path):
+    argv = [*arguments[0], "--methods", "dense", "--seeds", "1", "--start-epochs", "0", "--out", str(tmp_path)]
+    table1.main([*argv, "--learning-rates", "1e-4"])
+    shutil.rmtree(tmp_path / "cells" / "states" / "dense" / "rates")
+    with pytest.raises(ValueError, match="1 is outdated: it was trained with .*0.0001.* has chosen .*0.001"):
+        table1.main([*argv, "--learning-rates", "1e-3"])
+
+
+def test_the_same_seed_gives_the_same_figures(arguments, tmp_path):
+    found = []
+    for name in "ab":
+        out = tmp_path / name
+        argv = [*arguments[0], "--seeds", "1", "--learning-rates", "1e-3", "--out", str(out)]
+        table1.main([*argv, "--methods", "sdlbt"])
+        found.append((out / "table1-states.csv").read_text())
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

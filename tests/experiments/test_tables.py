@@ -79,7 +79,14 @@ def test_missing_cells_are_shown_as_missing(tmp_path, lines):
     missing = tables.read(tmp_path / "nothing", "stair", "STAIR", [1, 2])
     table = tables.text_table([*missing, *lines[0]], ["t2i", "i2t"])
     assert table["R@1"][0] == table["i2t RR@10"][1] == "missing" and table["system"][0] == "missing"
+    assert table["method"].tolist() == ["STAIR", "Base", "Base", "Base"]
     assert "stair" not in set(tables.numbers(missing).get("row", []))
+
+
+def test_a_row_with_some_of_the_seeds_says_so(lines):
+    table = tables.text_table([*lines[0], *lines[1]], ["t2i"])
+    assert table["method"][0] == "Base" and table["method"][3] == "GRASP (2 of 3 seeds)"
+    assert table["method"].iloc[-1] == "GRASP, evidence (2 of 3 seeds)"
 
 
 def test_files(tmp_path, lines):
