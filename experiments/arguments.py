@@ -31,7 +31,8 @@ def add_arguments(arguments: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-cache", action="store_true", help="keep no token states on disk")
     group.add_argument("--precision", default="fp32", help="fp32, bf16 or fp16 (%(default)s)")
-    group.add_argument("--only-table", action="store_true", help="train nothing, show what is there")
+    group.add_argument("--no-training", action="store_true", help="evaluate what is trained, and show it")
+    group.add_argument("--only-table", action="store_true", help="train and evaluate nothing, show what is there")
     group.add_argument("--threads", type=int, help="of torch")
 
 

@@ -80,7 +80,7 @@ def run(cells: Iterable[Cell], announce: Callable[[str], None] = print, *, wait:
 
 def _flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"a": {"b": 1}}`` -> ``{"a.b": 1}``."""
-    flat = {}
+    flat: dict[str, Any] = {}
     for name, value in settings.items():
         flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
     return flat

@@ -74,10 +74,9 @@ class Corpus:
             train = ptg.DescribedDataset(train, self.args.descriptions)
         return Splits(train, val, test)
 
-    @cached_property
-    def reverse_qrels(self) -> Any:
-        """Judgements of the test split, image -> text."""
-        return pt.get_dataset(f"irds:{self.name}/test/i2t").get_qrels()
+    def reverse_qrels(self, split: str) -> Any:
+        """Judgements of a split, image -> text."""
+        return pt.get_dataset(f"irds:{self.name}/{split}/i2t").get_qrels()
 
     @cached_property
     def space(self) -> ptg.ConceptSpace:

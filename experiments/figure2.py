@@ -18,12 +18,14 @@ from experiments.arguments import add_arguments, parse
 from experiments.cells import Cell
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import Protocol
+from experiments.protocol import Protocol, saved_fingerprint
 from experiments.report import Report, parser
 from experiments.rows import ROWS
-from experiments.scoring import NAMES, choose_w, measure, score
-from experiments.tables import SYSTEMS, markdown
+from experiments.scoring import NAMES
+from experiments.tables import LABELS, markdown
 from pyterrier_grasp.pruning import top_activated
+
+BARS = ("S", "calibrated")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -45,6 +47,7 @@ def main(argv: list[str] | None = None) -> None:
             for backbone in corpus.backbones
             for row in args.baselines
             for seed in args.seeds
+            if protocol.folder(backbone, row, seed).is_dir()
         ]
         cells.run(pruned, report.step)
     for backbone in corpus.backbones:
@@ -77,12 +80,11 @@ def pruned_cell(protocol: Protocol, backbone: str, row: str, seed: int) -> Cell:
     def work(folder: Path) -> None:
         model = trained(protocol, backbone, row, seed)
         kept = top_activated(sums(protocol, model), len(protocol.corpus.space))
-        figures = evaluate(protocol, model.restrict(kept))
-        (folder / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        protocol.write_scores(model.restrict(kept), BARS, folder, saved)
 
-    folder = protocol.folder(backbone, f"{row}-pruned", seed)
-    model = json.loads((protocol.folder(backbone, row, seed) / "model" / "config.json").read_text(encoding="utf-8"))
-    return Cell(folder, {"model": model["fingerprint"], "space": protocol.corpus.space.fingerprint}, work)
+    saved = protocol.folder(backbone, row, seed) / "model"
+    settings = {"model": saved_fingerprint(saved), "space": protocol.corpus.space.fingerprint}
+    return Cell(protocol.scores_folder(backbone, f"{row}-pruned", seed), settings, work)
 
 
 def sums(protocol: Protocol, model: ptg.GraspModel, batch_size: int = 256) -> list[csr_array]:
@@ -104,22 +106,6 @@ def sums(protocol: Protocol, model: ptg.GraspModel, batch_size: int = 256) -> li
     return found
 
 
-def evaluate(protocol: Protocol, model: ptg.GraspModel) -> dict[str, Any]:
-    """S and D+S on test, ``w`` from val."""
-    states, splits = protocol.states(model.backbone), protocol.corpus.splits
-    w = choose_w(model, splits.val, states)["w"]
-    scored = score(model, splits.test, states)
-    if scored.sparse is None:
-        raise ValueError(f"{model!r} has no sparse branch")
-    qrels = splits.test.get_qrels()
-    systems = {"S": (scored.sparse, scored.sparse > 0), "calibrated": (scored.dense + w * scored.sparse, None)}
-    figures: dict[str, Any] = {"w": w, "active": scored.active, "dimensions": len(model.space or ()), "systems": {}}
-    for name, (scores, retrieved) in systems.items():
-        table = measure(scores, scored, qrels, "t2i", retrieved=retrieved)
-        figures["systems"][name] = {n: float(table[n].mean()) for n in NAMES}
-    return figures
-
-
 def size_matched(protocol: Protocol, backbone: str, baselines: list[str]) -> pd.DataFrame:
     """A row a model, seed and system: ``model, seed, dimensions, system, R@1, R@5, RR@10``.
 
@@ -129,12 +115,12 @@ def size_matched(protocol: Protocol, backbone: str, baselines: list[str]) -> pd.
     for row in [*(name for base in baselines for name in (base, f"{base}-pruned")), "grasp"]:
         label = ROWS[row.removesuffix("-pruned")].label + (", pruned" if row.endswith("-pruned") else "")
         for seed in protocol.args.seeds:
-            path = protocol.folder(backbone, row, seed) / "metrics.json"
+            path = protocol.scores_folder(backbone, row, seed) / "metrics.json"
             figures: dict[str, Any] = {"dimensions": 0, "systems": {}}
             if path.is_file():
                 figures = json.loads(path.read_text(encoding="utf-8"))
-            systems = figures["systems"].get("t2i", figures["systems"])
-            for system in ("S", "calibrated"):
+            systems = figures["systems"].get("t2i", {})
+            for system in BARS:
                 found = {"model": label, "seed": seed, "dimensions": figures["dimensions"], "system": system}
                 rows.append(found | systems.get(system, dict.fromkeys(NAMES, np.nan)))
     return pd.DataFrame(rows)
@@ -148,7 +134,7 @@ def shown(bars: pd.DataFrame) -> pd.DataFrame:
         text = f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
         if 0 < len(values) < len(part):
             text += f" ({len(values)} of {len(part)} seeds)"
-        row = {"model": model, "dims": f"{part['dimensions'].max():,}", "system": SYSTEMS[str(system)]}
+        row = {"model": model, "dims": f"{part['dimensions'].max():,}", "system": LABELS[str(system)]}
         rows.append(row | {"R@1": text if len(values) else "missing"})
     return pd.DataFrame(rows)
 
@@ -182,10 +168,16 @@ def draw(bars: pd.DataFrame, path: Path) -> None:
     figure = Figure(figsize=(7, 3.5), layout="constrained")
     axes = figure.subplots()
     names = list(dict.fromkeys(bars["model"]))
-    for offset, (system, label) in enumerate((("S", "S"), ("calibrated", "D+S, w from val"))):
+    for offset, system in enumerate(BARS):
         parts = [100 * bars[(bars["model"] == name) & (bars["system"] == system)]["R@1"] for name in names]
         spread = [part.std(ddof=1) if part.count() > 1 else 0 for part in parts]
-        axes.bar(np.arange(len(names)) + 0.4 * offset - 0.2, [p.mean() for p in parts], 0.38, yerr=spread, label=label)
+        axes.bar(
+            np.arange(len(names)) + 0.4 * offset - 0.2,
+            [p.mean() for p in parts],
+            0.38,
+            yerr=spread,
+            label=LABELS[system],
+        )
     sizes = bars.groupby("model")["dimensions"].max()
     axes.set_xticks(range(len(names)), [f"{name}\n{sizes[name]:,} dims" for name in names])
     axes.set_ylabel("R@1 (%)")

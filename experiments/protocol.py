@@ -4,7 +4,7 @@ import argparse
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ from experiments.cells import Cell
 from experiments.corpora import Corpus
 from experiments.report import versions
 from experiments.rows import ROWS
-from experiments.scoring import NAMES, choose_w, measure, score
+from experiments.scoring import SYSTEMS, choose_w, evaluate
 from pyterrier_grasp.backbones import LiveStates
-from pyterrier_grasp.methods import load_method
+from pyterrier_grasp.methods import Method, load_method
 from pyterrier_grasp.training.pairs import cache_folder
 
 START_RATE = 1e-3
+# Folder of a row's figures on test, apart from its trainings: they can be made anew.
+SCORES = "scores"
 
 
 class Protocol:
@@ -40,23 +42,37 @@ class Protocol:
         self.space = cache(self._space)
 
     def folder(self, backbone: str, row: str, seed: int) -> Path:
-        """Where a row's cell is."""
+        """Where a row's training is."""
         folder: Path = self.args.out / "cells" / backbone / row / str(seed)
         return folder
 
-    def cells(self, rows: list[str]) -> list[Cell]:
-        """Every start, grid and training of the rows, for all backbones and seeds."""
+    def scores_folder(self, backbone: str, row: str, seed: int) -> Path:
+        """Where a row's figures on test are."""
+        return self.folder(backbone, row, seed).parent / SCORES / str(seed)
+
+    def cells(self, rows: Iterable[str]) -> list[Cell]:
+        """Every start, grid, training and scoring of the rows, for all backbones and seeds.
+
+        With ``--no-training``, only the scoring of what is trained.
+        """
         cells = []
         for backbone in self.corpus.backbones:
             starts = {seed: self._start(backbone, seed) for seed in self.args.seeds}
             cells += [start for start in starts.values() if start is not None]
+            trainings: dict[tuple[str, int], Cell] = {}
             for row in rows:
-                rates = self._rates(backbone, row, starts[self.args.seeds[0]])
-                cells.append(rates)
-                cells += [self._training(backbone, row, seed, rates, starts[seed]) for seed in self.args.seeds]
+                base = ROWS[row].of or row
+                if (base, self.args.seeds[0]) not in trainings:
+                    rates = self._rates(backbone, base, starts[self.args.seeds[0]])
+                    for seed in self.args.seeds:
+                        trainings[base, seed] = self._training(backbone, base, seed, rates, starts[seed])
+                    cells += [rates, *(trainings[base, seed] for seed in self.args.seeds)]
+                cells += [self._scoring(backbone, row, seed, trainings[base, seed]) for seed in self.args.seeds]
+        if self.args.no_training:
+            return [cell for cell in cells if cell.folder.parent.name == SCORES and all(n.done() for n in cell.needs)]
         return cells
 
-    # -- the three kinds of cells ------------------------------------------------------------------------------
+    # -- the four kinds of cells ------------------------------------------------------------------------------
 
     def _start(self, backbone: str, seed: int) -> Cell | None:
         """Dense training of fresh projections, for backbones whose two towers do not know each other."""
@@ -135,17 +151,10 @@ class Protocol:
             model = trainer.fit(*self.corpus.splits.fit_arguments()).model
             if model is None:
                 raise RuntimeError("the trainer returned no model")
-            trained = time.perf_counter() - began
-            figures: dict[str, Any] = {"rates": chosen, "seconds": trained, "versions": versions(), "systems": {}}
+            if model.has_concepts:
+                model.w = choose_w(model, self.corpus.splits.val, self.states(model.backbone))["w"]
+            figures = {"rates": chosen, "seconds": time.perf_counter() - began, "versions": versions()}
             figures["history"] = trainer.history
-            figures["dimensions"] = 0 if model.space is None else len(model.space)
-            queries: list[pd.DataFrame] = []
-            for name, options in {"": {}, **ROWS[row].rescored}.items():
-                scored = model.with_options(**options) if options else model
-                self._evaluate(scored, name, figures, queries)
-                if not options:
-                    scored.w = figures["w"].get("calibrated", scored.w)
-            pd.concat(queries).to_csv(folder / "queries.csv.gz", index=False)
             model.save(folder / "model")
             (folder / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
@@ -159,34 +168,29 @@ class Protocol:
         needs = [rates] if start is None else [rates, start]
         return Cell(self.folder(backbone, row, seed), settings, work, needs, self._defaults(row), outdated)
 
+    def _scoring(self, backbone: str, row: str, seed: int, training: Cell) -> Cell:
+        trained = training.folder / "model"
+
+        def work(folder: Path) -> None:
+            model = ptg.GraspModel.load(trained, backbone=self.backbone(backbone))
+            systems: tuple[str, ...] = SYSTEMS
+            if ROWS[row].of is not None:
+                # its dense branch is the trained row's, and no one has published a weight for it
+                model, systems = model.with_options(**self._options(row)), ("S", "calibrated")
+            self.write_scores(model, systems, folder, trained)
+
+        settings = self._settings(backbone, row) | {"seed": seed}
+        folder = self.scores_folder(backbone, row, seed)
+        return Cell(folder, settings, work, [training], self._defaults(row), lambda at: _rescore(at, trained))
+
     # -- pieces ------------------------------------------------------------------------------------------------
 
-    def _evaluate(
-        self, model: ptg.GraspModel, variant: str, figures: dict[str, Any], queries: list[pd.DataFrame]
-    ) -> None:
-        """Add a model's figures on test, in both directions, and its validation figures."""
-        states = self.states(model.backbone)
-        validation = choose_w(model, self.corpus.splits.val, states)
-        prefix = f"{variant} " if variant else ""
-        figures.setdefault("validation", {})[variant or model.method.name] = validation
-        scored = score(model, self.corpus.splits.test, states)
-        systems: dict[str, Any] = {} if variant else {"D": (scored.dense, None)}
-        if scored.sparse is not None:
-            weights = {"calibrated": validation["w"]}
-            if not variant:
-                weights["official"] = model.method.official_w(model.encoder.tau().item())
-            figures.setdefault("w", {}).update({prefix + name: w for name, w in weights.items()})
-            figures.setdefault("active", {})[variant] = scored.active
-            systems["S"] = (scored.sparse, scored.sparse > 0)
-            systems |= {name: (scored.dense + w * scored.sparse, None) for name, w in weights.items()}
-        figures.setdefault("w", {})
-        qrels = {"t2i": self.corpus.splits.test.get_qrels(), "i2t": self.corpus.reverse_qrels}
-        for direction, judged in qrels.items():
-            for system, (scores, retrieved) in systems.items():
-                table = measure(scores, scored, judged, direction, retrieved=retrieved)
-                name = prefix + system
-                figures["systems"].setdefault(direction, {})[name] = {n: float(table[n].mean()) for n in NAMES}
-                queries.append(table.reset_index().assign(direction=direction, system=name))
+    def write_scores(self, model: ptg.GraspModel, systems: tuple[str, ...], folder: Path, trained: Path) -> None:
+        """Evaluate a model made from the one saved at ``trained``; write ``metrics.json`` and ``queries.csv.gz``."""
+        figures, queries = evaluate(model, self.corpus, self.states(model.backbone), systems)
+        figures |= {"model": saved_fingerprint(trained), "versions": versions()}
+        queries.to_csv(folder / "queries.csv.gz", index=False)
+        (folder / "metrics.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
     def _trainer(
         self, backbone: str, row: str, seed: int, start: Cell | None, rates: dict[str, float], **settings: Any
@@ -205,7 +209,12 @@ class Protocol:
         return common | {"cache_dir": args.cache, "cache_states": not args.no_cache}
 
     def _options(self, row: str) -> dict[str, Any]:
+        """Options of a row; those of one that scores with another's models come on top of that one's."""
         return ROWS[row].options | parse_options(self.args.option).get(row, {})
+
+    def _method(self, row: str) -> Method:
+        base = ROWS[row].of
+        return load_method(ROWS[row].method, ({} if base is None else self._options(base)) | self._options(row))
 
     def _space(self, backbone: str, row: str) -> Any:
         kind = ROWS[row].space
@@ -233,7 +242,7 @@ class Protocol:
         space = self.space(backbone, row)
         return settings | {
             "method": ROWS[row].method,
-            "options": load_method(ROWS[row].method, self._options(row)).options(),
+            "options": self._method(row).options(),
             "space": None if space is None else space.fingerprint,
             "start_epochs": self.args.start_epochs,
         }
@@ -251,3 +260,15 @@ class Protocol:
     def _backbone(self, name: str) -> ptg.Backbone:
         opener: Callable[[], ptg.Backbone] = self.corpus.backbones[name]
         return opener()
+
+
+def saved_fingerprint(model: Path) -> str:
+    """Fingerprint of a saved model."""
+    return str(json.loads((model / "config.json").read_text(encoding="utf-8"))["fingerprint"])
+
+
+def _rescore(folder: Path, trained: Path) -> str | None:
+    """Say so if figures are of another model than the one that is there now."""
+    was = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["model"]
+    now = saved_fingerprint(trained)
+    return None if was == now else f"it has the figures of model {was}, and {trained} is {now}"

@@ -1,4 +1,4 @@
-"""A model's dense and sparse scores of a whole split, and their measures query by query."""
+"""A model's dense and sparse scores of a whole split, their measures query by query, and weights from validation."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,16 @@ import pandas as pd
 from ir_measures import RR, R, Success
 
 import pyterrier_grasp as ptg
+from experiments.corpora import Corpus
 from pyterrier_grasp.backbones import LiveStates
 from pyterrier_grasp.training.pairs import make_pairs, relevant_pairs
-from pyterrier_grasp.training.validation import Validation
+from pyterrier_grasp.training.validation import W_GRID, Validation
 
 # Of a caption with one image; an image has several captions, and the literature's R@k is then Success@k.
 MEASURES = {"t2i": [R @ 1, R @ 5, RR @ 10], "i2t": [Success @ 1, Success @ 5, RR @ 10]}
 NAMES = ("R@1", "R@5", "RR@10")
+# Dense, sparse, fused with the method's own weight, fused with the weight that is best on validation.
+SYSTEMS = ("D", "S", "official", "calibrated")
 DEPTH = 10
 
 
@@ -34,6 +37,49 @@ class Scores(NamedTuple):
     dense: np.ndarray
     sparse: np.ndarray | None
     active: tuple[float, float] | None
+
+
+def evaluate(
+    model: ptg.GraspModel,
+    corpus: Corpus,
+    states: ptg.TokenStateCache | LiveStates,
+    systems: tuple[str, ...] = SYSTEMS,
+) -> tuple[dict[str, Any], pd.DataFrame]:
+    """A model's figures on test, in both directions; each direction has its own ``w`` from validation.
+
+    Args:
+        model: A trained model.
+        corpus: Its splits.
+        states: Token states.
+        systems: Of ``SYSTEMS``; those that need a sparse branch are left out of a model without one.
+
+    Returns:
+        Figures: ``systems`` (direction -> system -> measure, in [0, 1]), ``w`` (direction -> system), ``active``,
+        ``dimensions`` and ``validation``; and the measures of each query, with ``direction`` and ``system``.
+    """
+    splits = corpus.splits
+    validation = choose_w(model, splits.val, states)
+    scored = score(model, splits.test, states)
+    figures: dict[str, Any] = {"dimensions": 0 if model.space is None else len(model.space), "systems": {}, "w": {}}
+    figures["validation"] = validation
+    if scored.sparse is not None:
+        figures["active"] = scored.active
+        reverse = choose_reverse_w(score(model, splits.val, states), corpus.reverse_qrels("val"))
+        for direction, calibrated in (("t2i", validation["w"]), ("i2t", reverse)):
+            official = model.method.official_w(model.encoder.tau().item())
+            weights = {"official": official, "calibrated": calibrated}
+            figures["w"][direction] = {name: w for name, w in weights.items() if name in systems}
+    queries = []
+    for direction, qrels in (("t2i", splits.test.get_qrels()), ("i2t", corpus.reverse_qrels("test"))):
+        found: dict[str, tuple[np.ndarray, np.ndarray | None]] = {"D": (scored.dense, None)}
+        if scored.sparse is not None:
+            found["S"] = (scored.sparse, scored.sparse > 0)
+            found |= {name: (scored.dense + w * scored.sparse, None) for name, w in figures["w"][direction].items()}
+        for system in (name for name in systems if name in found):
+            table = measure(found[system][0], scored, qrels, direction, retrieved=found[system][1])
+            figures["systems"].setdefault(direction, {})[system] = {n: float(table[n].mean()) for n in NAMES}
+            queries.append(table.reset_index().assign(direction=direction, system=system))
+    return figures, pd.concat(queries)
 
 
 def score(
@@ -131,3 +177,34 @@ def choose_w(model: ptg.GraspModel, split: Any, cache: ptg.TokenStateCache | Liv
     if model.method.needs_own_tokens and isinstance(model.space, ptg.TokenSpace):
         own = model.space.multi_hot(model.backbone, pairs.queries)
     return Validation(pairs, model.method, own=own, tune_w=True)(model.encoder)
+
+
+def choose_reverse_w(scored: Scores, qrels: pd.DataFrame) -> float:
+    """The weight of ``W_GRID`` with the best Success@1 image -> text; then the best RR@10, then the smallest.
+
+    Args:
+        scored: Of a validation split, with a sparse branch.
+        qrels: Image -> text.
+    """
+    if scored.sparse is None:
+        raise ValueError("a model without a sparse branch has no weight to choose")
+    # ties go to the larger docno, as in trec_eval: with texts in that order, an earlier column wins a tie
+    order = np.argsort(np.asarray(scored.qids, dtype=object))[::-1]
+    dense, sparse = (np.ascontiguousarray(scores.T[:, order]) for scores in (scored.dense, scored.sparse))
+    rows, columns = pd.Index(scored.docnos), pd.Index(np.asarray(scored.qids, dtype=object)[order])
+    judged = qrels[(qrels["label"] > 0) & qrels["qid"].isin(rows) & qrels["docno"].isin(columns)]
+    relevant = np.zeros(dense.shape, dtype=bool)
+    relevant[rows.get_indexer(pd.Index(judged["qid"])), columns.get_indexer(pd.Index(judged["docno"]))] = True
+    relevant, dense, sparse = (table[relevant.any(axis=1)] for table in (relevant, dense, sparse))
+
+    def quality(w: float) -> tuple[float, float, float]:
+        scores = dense + w * sparse
+        own = np.where(relevant, scores, -np.inf)
+        first = own.argmax(axis=1)[:, None]
+        best = np.take_along_axis(own, first, axis=1)
+        ranks = ((scores > best) | ((scores == best) & (np.arange(scores.shape[1]) < first))).sum(axis=1)
+        reciprocal = np.where(ranks < DEPTH, 1 / (ranks + 1), 0)
+        # equal sums in another order differ in their last digits
+        return float((ranks == 0).mean()), round(float(reciprocal.mean()), 9), -w
+
+    return max(W_GRID, key=quality)

@@ -9,7 +9,7 @@ from experiments import cells, tables
 from experiments.arguments import add_arguments, parse
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import Protocol
+from experiments.protocol import SCORES, Protocol
 from experiments.report import Report, parser
 from experiments.rows import ROWS, TABLE1
 
@@ -34,9 +34,9 @@ def main(argv: list[str] | None = None) -> None:
     for backbone in corpus.backbones:
         lines = []
         for row in args.methods:
-            lines += tables.read(args.out / "cells" / backbone / row, row, ROWS[row].label, args.seeds)
-        own = [line for line in lines if line.row == "grasp"]
-        tables.test(own, [line for line in lines if line.row != "grasp"])
+            lines += tables.read(args.out / "cells" / backbone / row / SCORES, row, ROWS[row].label, args.seeds)
+        own = [line for line in lines if ROWS[line.row].method == "grasp"]
+        tables.test(own, [line for line in lines if ROWS[line.row].method != "grasp"])
         report.step(f"{corpus.name}, {backbone}")
         print(tables.write(lines, directions, args.out, f"table1-{backbone}", notes))
         report.add(backbone, tables.numbers(lines))

@@ -8,7 +8,7 @@ from experiments import cells, tables
 from experiments.arguments import add_arguments, parse
 from experiments.corpora import Corpus
 from experiments.corpora import add_arguments as add_corpus
-from experiments.protocol import Protocol
+from experiments.protocol import SCORES, Protocol
 from experiments.report import Report, parser
 from experiments.rows import ROWS
 
@@ -28,8 +28,8 @@ def main(argv: list[str] | None = None) -> None:
     for backbone in corpus.backbones:
         lines = []
         for row in TABLE2:
-            read = tables.read(args.out / "cells" / backbone / row, row, ROWS[row].label, args.seeds)
-            lines += [line for line in read if line.label == ROWS[row].label and line.system != "D"]
+            read = tables.read(args.out / "cells" / backbone / row / SCORES, row, ROWS[row].label, args.seeds)
+            lines += [line for line in read if line.system != "D"]
         tables.test([line for line in lines if line.row == "grasp"], [line for line in lines if line.row != "grasp"])
         report.step(f"{corpus.name}, {backbone}")
         print(tables.write(lines, ("t2i",), args.out, f"table2-{backbone}", tables.notes(args.seeds)))

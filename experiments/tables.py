@@ -13,7 +13,7 @@ from scipy.stats import ttest_rel
 from experiments.scoring import NAMES
 
 LEVEL = 0.05
-SYSTEMS = {"D": "D", "S": "S", "official": "D+S, published scale", "calibrated": "D+S, w from val"}
+LABELS = {"D": "D", "S": "S", "official": "D+S, published scale", "calibrated": "D+S, w from val"}
 DAGGER = "†"
 
 
@@ -24,10 +24,10 @@ class Line:
     Attributes:
         row: Key of the row.
         label: Its name.
-        system: ``D``, ``S``, ``official`` or ``calibrated``, after the name of a rescoring, if it is one.
+        system: ``D``, ``S``, ``official`` or ``calibrated``.
         means: Direction -> a row a seed, a column a measure, in [0, 1].
         queries: Direction -> values of each query averaged over seeds, a row a query.
-        weights: ``w`` of each seed.
+        weights: Direction -> ``w`` of each seed.
         active: Mean non-zero dimensions of texts and images, averaged over seeds.
         dimensions: Of the space.
         p_values: Direction -> measure -> p of the paired t-test against the best baseline; only where it was asked for.
@@ -40,7 +40,7 @@ class Line:
     system: str
     means: dict[str, pd.DataFrame] = field(default_factory=dict)
     queries: dict[str, pd.DataFrame] = field(default_factory=dict)
-    weights: list[float] = field(default_factory=list)
+    weights: dict[str, list[float]] = field(default_factory=dict)
     active: tuple[float, float] | None = None
     dimensions: int = 0
     p_values: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ def read(folder: Path, row: str, label: str, seeds: Sequence[int]) -> list[Line]
     """Lines of a row's finished cells.
 
     Args:
-        folder: ``cells/<backbone>/<row>``.
+        folder: ``cells/<backbone>/<row>/scores``.
         row: Key of the row.
         label: Its name.
         seeds: Cells to look for; missing ones are left out.
@@ -72,13 +72,11 @@ def read(folder: Path, row: str, label: str, seeds: Sequence[int]) -> list[Line]
     queries = {seed: pd.read_csv(cell / "queries.csv.gz", dtype={"qid": str}) for seed, cell in cells.items()}
     first = next(iter(metrics.values()))
     lines = []
-    for system in next(iter(first["systems"].values())):
-        variant = system.rpartition(" ")[0]
-        line = Line(row, f"{label}, {variant}" if variant else label, system, asked=len(seeds))
-        for direction, systems in first["systems"].items():
-            line.means[direction] = pd.DataFrame(
-                [content["systems"][direction][system] for content in metrics.values()], index=list(metrics)
-            )[list(NAMES)]
+    for system in first["systems"]["t2i"]:
+        line = Line(row, label, system, dimensions=int(first["dimensions"]), asked=len(seeds))
+        for direction in first["systems"]:
+            found = [content["systems"][direction][system] for content in metrics.values()]
+            line.means[direction] = pd.DataFrame(found, index=list(metrics))[list(NAMES)]
             chosen = [
                 table[(table["direction"] == direction) & (table["system"] == system)] for table in queries.values()
             ]
@@ -86,16 +84,13 @@ def read(folder: Path, row: str, label: str, seeds: Sequence[int]) -> list[Line]
             if (together.size() != len(cells)).any():
                 raise ValueError(f"the cells of {folder} do not have the same queries")
             line.queries[direction] = together.mean()
-            del systems
-        if system in first["w"]:
-            line.weights = [content["w"][system] for content in metrics.values()]
-        if "D" != system and variant in first.get("active", {}):
-            both = np.mean([content["active"][variant] for content in metrics.values()], axis=0)
-            line.active = (float(both[0]), float(both[1]))
-        line.dimensions = int(first["dimensions"])
+            if system in first["w"].get(direction, {}):
+                line.weights[direction] = [content["w"][direction][system] for content in metrics.values()]
+        if system != "D" and "active" in first:
+            text, image = np.mean([content["active"] for content in metrics.values()], axis=0)
+            line.active = (float(text), float(image))
         lines.append(line)
-    order = list(SYSTEMS)
-    return sorted(lines, key=lambda line: (line.label, order.index(line.system.rpartition(" ")[2])))
+    return sorted(lines, key=lambda line: list(LABELS).index(line.system))
 
 
 def test(lines: list[Line], baselines: list[Line]) -> None:
@@ -132,12 +127,11 @@ def text_table(lines: list[Line], directions: Sequence[str]) -> pd.DataFrame:
     """The table in words: percent, mean ± standard deviation over seeds, a dagger where p < 0.05 and better."""
     rows = []
     for line in lines:
-        system = line.system.rpartition(" ")[2]
         partial = f" ({line.seeds} of {line.asked} seeds)" if 0 < line.seeds < line.asked else ""
-        row = {"method": line.label + partial, "system": SYSTEMS.get(system, "missing")}
-        row["w"] = ", ".join(f"{w:.3g}" for w in line.weights)
+        row = {"method": line.label + partial, "system": LABELS.get(line.system, "missing")}
         for direction in directions:
             prefix = "i2t " if direction == "i2t" else ""
+            row[prefix + "w"] = ", ".join(f"{w:.3g}" for w in line.weights.get(direction, []))
             for name in NAMES:
                 row[prefix + name] = _cell(line, direction, name)
         active, dims = line.active, line.dimensions
@@ -175,7 +169,7 @@ def numbers(lines: list[Line]) -> pd.DataFrame:
                         "std": values.std(ddof=1) if len(values) > 1 else float("nan"),
                         "seeds": " ".join(map(str, table.index)),
                         "p": line.p_values.get(direction, {}).get(name, float("nan")),
-                        "w": " ".join(f"{w:g}" for w in line.weights),
+                        "w": " ".join(f"{w:g}" for w in line.weights.get(direction, [])),
                         "active_text": float("nan") if line.active is None else line.active[0],
                         "active_image": float("nan") if line.active is None else line.active[1],
                         "dimensions": line.dimensions,

@@ -1,12 +1,14 @@
 """Scores by matrix product against the pipelines a user builds."""
 
 import numpy as np
+import pandas as pd
 import pyterrier as pt
 import pytest
 from ir_measures import RR, R
 
-from experiments.scoring import choose_w, measure, score
+from experiments.scoring import NAMES, Scores, choose_reverse_w, choose_w, measure, score
 from pyterrier_grasp import GraspIndex, TokenStateCache
+from pyterrier_grasp.training.validation import W_GRID
 
 
 @pytest.fixture(scope="module", params=["grasp", "visualsparta", "sdlbt", "dense"])
@@ -73,3 +75,23 @@ def test_w_is_chosen_as_in_training(fit, toy, toy_cache, method):
     chosen = choose_w(trainer.model, toy.val, TokenStateCache(toy_cache, trainer.backbone))
     assert chosen["w"] == trainer.model.w
     assert chosen["D+S_w_R@1"] == pytest.approx(trainer.validation_scores()["D+S_w_R@1"])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_weight_of_the_other_direction_is_the_best_of_the_grid(seed):
+    """Against the measures of each weight, with equal scores, an image without captions and judgements of no use."""
+    generator = np.random.default_rng(seed)
+    docnos, qids = [f"i{i}" for i in range(13)], [f"t{i}" for i in range(60)]
+    relevant = np.arange(60)[:, None] // 5 == np.arange(13)[None]
+    dense = (0.2 * relevant + generator.random((60, 13))).round(1).astype(np.float32)
+    sparse = (0.1 * relevant + generator.random((60, 13))).round(1).astype(np.float32)
+    scored = Scores(qids, docnos, dense, sparse, (1.0, 1.0))
+    qrels = pd.DataFrame([(docnos[j], qids[i], 1) for i, j in np.argwhere(relevant)], columns=["qid", "docno", "label"])
+    useless = pd.DataFrame([("elsewhere", "t1", 1), ("i1", "elsewhere", 1), ("i2", "t0", 0)], columns=qrels.columns)
+    qrels = pd.concat([qrels, useless], ignore_index=True)
+    means = {}
+    for w in W_GRID:
+        table = measure(dense + w * sparse, scored, qrels, "i2t")[list(NAMES)].mean()
+        means[w] = (round(table["R@1"], 9), round(table["RR@10"], 9), -w)
+    assert choose_reverse_w(scored, qrels) == max(W_GRID, key=means.get)
+    assert len({mean[0] for mean in means.values()}) > 1

@@ -62,7 +62,7 @@ def arguments(folder, toy_backbone, tmp_path_factory):
 
 def test_table1(arguments, capsys, monkeypatch):
     argv, out = arguments
-    methods = ["--methods", "dense", "sdlbt", "stair", "grasp"]
+    methods = ["--methods", "dense", "sdlbt", "stair", "grasp", "grasp-evidence"]
     table1.main([*argv, *methods, "--seeds", "1", "2", "--learning-rates", "1e-4", "1e-3", "--grid-steps", "1"])
     shown = capsys.readouterr().out
     systems = [line.split("|")[1:3] for line in shown.splitlines() if line.startswith("| ")][2:]
@@ -92,6 +92,11 @@ def test_table1(arguments, capsys, monkeypatch):
     table1.main(
         [*argv, "--methods", "dense", "--seeds", "1", "2", "--learning-rates", "1e-4", "1e-3", "--grid-steps", "1"]
     )
+    # another row of the same models, and what is not there
+    same = ["--learning-rates", "1e-4", "1e-3", "--grid-steps", "1", "--no-training", "--direction", "i2t"]
+    table1.main([*argv, *same, "--methods", "grasp-blend", "d2s", "--seeds", "1", "2", "3"])
+    rescored = capsys.readouterr().out
+    assert "| GRASP, blend (2 of 3 seeds) | D+S, w from val |" in rescored and "| D2S | missing |" in rescored
     with pytest.raises(ValueError, match="other settings: grid_steps was 1 and is 2"):
         table1.main(
             [*argv, "--methods", "dense", "--seeds", "1", "--learning-rates", "1e-4", "1e-3", "--grid-steps", "2"]
