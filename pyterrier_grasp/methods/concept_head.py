@@ -23,7 +23,8 @@ class _MaxPooledLinear(torch.autograd.Function):
     def forward(ctx: Any, states: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
         batch, length, _ = states.shape
         values = states.new_empty(batch, weight.shape[0])
-        winners = torch.empty(batch, weight.shape[0], dtype=torch.int64, device=states.device)
+        # 32 bits: half the memory, and what sparse products take as it is
+        winners = torch.empty(batch, weight.shape[0], dtype=torch.int32, device=states.device)
         padding = None if mask.all() else torch.where(mask, 0.0, -math.inf).to(states.dtype).unsqueeze(2)
         step = max(1, _CHUNK_BYTES // max(1, length * weight.shape[0] * states.element_size()))
         for start in range(0, batch, step):
@@ -31,7 +32,7 @@ class _MaxPooledLinear(torch.autograd.Function):
             scores = torch.matmul(states[rows], weight.T)
             if padding is not None:
                 scores += padding[rows]
-            torch.max(scores, dim=1, out=(values[rows], winners[rows]))
+            values[rows], winners[rows] = torch.max(scores, dim=1)
         ctx.save_for_backward(states, weight, winners)
         return values
 
@@ -42,20 +43,21 @@ class _MaxPooledLinear(torch.autograd.Function):
         batch, length, dim = states.shape
         concepts = weight.shape[0]
         device = states.device
-        first_position = torch.arange(batch, device=device).unsqueeze(1) * length
+        first_position = torch.arange(batch, dtype=torch.int32, device=device).unsqueeze(1) * length
         grad_states = grad_weight = None
         if ctx.needs_input_grad[2]:
             # One entry a (concept, input): row j of the sparse matrix points at the winners of concept j.
             columns = (winners + first_position).T.reshape(-1)
-            starts = torch.arange(concepts + 1, device=device) * batch
+            starts = torch.arange(concepts + 1, dtype=torch.int32, device=device) * batch
             by_concept = _sparse_csr(starts, columns, gradient.T.reshape(-1), (concepts, batch * length))
             grad_weight = by_concept @ states.reshape(-1, dim)
         if ctx.needs_input_grad[0]:
             order = torch.argsort(winners, dim=1)
             counts = torch.bincount((winners + first_position).reshape(-1), minlength=batch * length)
-            starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+            starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)]).to(torch.int32)
             values = gradient.gather(1, order).reshape(-1)
-            by_position = _sparse_csr(starts, order.reshape(-1), values, (batch * length, concepts))
+            columns = order.to(torch.int32).reshape(-1)
+            by_position = _sparse_csr(starts, columns, values, (batch * length, concepts))
             grad_states = (by_position @ weight).reshape(batch, length, dim)
         return grad_states, None, grad_weight
 

@@ -55,14 +55,14 @@ def grounding(raw: Tensor, labels: Tensor, pos_weight: Tensor | None, reduction:
         bce_input: What the paper's ``z`` means inside BCE. ``logit``: ``raw`` is the logit (z > 0 iff p > 0.5);
             ``z``: ``log(1 + relu(raw))`` is the logit; ``prob``: ``1 - exp(-z)`` is the probability.
     """
-    activated = activate(raw)
     if bce_input == "prob":
         # -log(1 - p) = z exactly, and log p = log(1 - exp(-z)).
+        activated = activate(raw)
         weight = 1.0 if pos_weight is None else pos_weight
         log_p = torch.log(-torch.expm1(-activated.clamp_min(1e-6)))
         loss = -weight * labels * log_p + (1 - labels) * activated
     else:
-        logit = raw if bce_input == "logit" else activated
+        logit = raw if bce_input == "logit" else activate(raw)
         loss = F.binary_cross_entropy_with_logits(logit, labels, pos_weight=pos_weight, reduction="none")
     per_input = loss.sum(1) if reduction == "sum" else loss.mean(1)
     return per_input.mean()
