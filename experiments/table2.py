@@ -20,14 +20,15 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser(__doc__, "tables", seeds=True)
     add_corpus(arguments)
     add_arguments(arguments)
+    arguments.add_argument("--rows", nargs="+", choices=TABLE2, default=list(TABLE2), help="(%(default)s)")
     args = parse(arguments, argv)
     corpus = Corpus(args)
     report = Report(args, file="table2.json")
     if not args.only_table:
-        cells.run(Protocol(args, corpus).cells(list(TABLE2)), report.step)
+        cells.run(Protocol(args, corpus).cells(args.rows), report.step)
     for backbone in corpus.backbones:
         lines = []
-        for row in TABLE2:
+        for row in args.rows:
             read = tables.read(args.out / "cells" / backbone / row / SCORES, row, ROWS[row].label, args.seeds)
             lines += [line for line in read if line.system != "D"]
         tables.test([line for line in lines if line.row == "grasp"], [line for line in lines if line.row != "grasp"])
